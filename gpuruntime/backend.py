@@ -1,0 +1,150 @@
+"""What stands behind a door: the one interface of every engine, ours or another's.
+
+The door (``gpuruntime.door``) owns HTTP, the queue and the counting; a backend turns one prompt into a stream of
+deltas. ``engine.backend.NativeBackend`` and the classes of ``external`` implement it, and nothing else in Berth
+knows which one runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+
+
+class BadPrompt(ValueError):
+    """The request cannot be served as written; ``param`` names the field (HTTP 400)."""
+
+    def __init__(self, message: str, param: str = "messages", code: str = "invalid_value") -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+
+
+class EngineFailed(RuntimeError):
+    """The engine broke while it ran this request (HTTP 500, or an error frame once tokens were sent)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How to pick tokens. ``temperature`` 0 is greedy; ``top_k`` 0 and ``top_p`` 1 switch the filter off."""
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt ready to run.
+
+    ``token_ids`` is None for an external engine, which tokenizes ``messages`` itself. ``salt`` separates the
+    prefix caches of tenants and is part of every block's hash.
+    """
+
+    messages: tuple[dict[str, Any], ...]
+    token_ids: tuple[int, ...] | None
+    salt: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Where one request's time went, from its entry into the engine. External engines leave unknown fields None."""
+
+    queue_ms: float | None = None
+    prefill_ms: float | None = None
+    decode_ms: float | None = None
+    preemptions: int | None = None
+    cached_tokens: int | None = None
+    new_prompt_tokens: int | None = None
+    ideal_s: float | None = None
+    executed_ideal_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One step's result for one request.
+
+    ``text`` holds only whole code points and no part of a stop string; it may be empty while ``new_tokens`` is 1
+    (bytes held back). ``completion_tokens`` is the running total counted by the engine. The last delta of a stream
+    has ``finish_reason`` and ``timings``; ``error`` is set when the reason is "error".
+    """
+
+    text: str
+    new_tokens: int
+    completion_tokens: int
+    prompt_tokens: int
+    finish_reason: FinishReason | None = None
+    timings: Timings | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BackendStats:
+    """A snapshot of the engine, taken without stopping it. ``*_total`` only grow."""
+
+    running: int = 0
+    waiting: int = 0
+    kv_blocks_total: int | None = None
+    kv_blocks_free: int | None = None
+    kv_blocks_cached: int | None = None
+    prompt_tokens_total: int = 0
+    completion_tokens_total: int = 0
+    cached_tokens_total: int = 0
+    preemptions_total: int = 0
+    steps_total: int = 0
+    busy_s_total: float = 0.0
+    ideal_s_total: float = 0.0
+    step_ms_ewma: float | None = None
+    prefill_tokens_per_s: float | None = None
+    extra: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BackendInfo:
+    """What the backend is and can take, known once it is ready."""
+
+    engine: str
+    model: str
+    max_model_len: int
+    max_num_seqs: int
+    kv_capacity_tokens: int | None
+    weights_bytes: int | None
+    dtype: str
+    eos_token_ids: tuple[int, ...] = ()
+
+
+class Backend(Protocol):
+    """One engine. All methods are called on the door's event loop; none may block it."""
+
+    async def start(self) -> BackendInfo:
+        """Load the model and get ready. Raises a ``ValueError`` naming what is wrong with model or settings."""
+        ...
+
+    async def stop(self) -> None:
+        """Abort what runs and free everything. Idempotent."""
+        ...
+
+    async def prepare(self, messages: list[dict[str, Any]], salt: bytes) -> Prompt:
+        """Render and tokenize. Raises ``BadPrompt``."""
+        ...
+
+    def generate(self, request_id: str, prompt: Prompt, params: SamplingParams) -> AsyncIterator[Delta]:
+        """Run one request. Closing the iterator aborts it within one step and frees all it held."""
+        ...
+
+    def stats(self) -> BackendStats: ...
+
+    def default_sampling(self) -> dict[str, float]:
+        """The model's own defaults (``generation_config.json``): any of temperature, top_p, top_k."""
+        ...
+
+    def alive(self) -> bool:
+        """False once the engine cannot serve any more (a dead thread or child)."""
+        ...
