@@ -72,7 +72,7 @@ class RunFile(msgspec.Struct, kw_only=True):
     """What a runtime writes, atomically, whenever it changes; the agent reads it to report and to adopt.
 
     ``state``: loading -> ready -> draining -> stopped, or failed with a ``reason``. A process is identified by
-    ``pid`` and ``start_time`` (seconds since boot, from the kernel), never by pid alone. ``epoch`` is new at each start.
+    ``pid`` and ``start_time`` (from the kernel), never by pid alone. ``epoch`` is new at each start.
     """
 
     replica_id: str
