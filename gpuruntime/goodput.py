@@ -262,7 +262,8 @@ class Histogram:
 
 _SUMS = (
     "offered", "good", "compatible", "good_tokens", "tokens", "prompt_tokens", "cached_tokens", "left_early",
-    "over_quota", "invalid", "stalls", "good_ideal_s", "delivered_ideal_s", "executed_ideal_s", "busy_s", "provisioned_s",
+    "over_quota", "invalid", "stalls", "good_ideal_s", "delivered_ideal_s", "executed_ideal_s",
+    "busy_s", "provisioned_s",
 )  # fmt: skip
 _HISTOGRAMS = ("ttft", "tpot", "fluidity")
 

@@ -1,0 +1,8 @@
+from django.apps import AppConfig
+
+
+class BerthConfig(AppConfig):
+    """Only for the management commands."""
+
+    name = "berth"
+    label = "berth"

@@ -1,0 +1,49 @@
+"""Models that can be deployed: where they came from, what they need, their files by digest."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from berth.core.ids import IdFactory
+
+
+class ModelState(models.TextChoices):
+    REGISTERING = "registering"
+    READY = "ready"
+    FAILED = "failed"
+
+
+class SourceKind(models.TextChoices):
+    PACKAGE = "package", "a file inside a Python package"
+    DIRECTORY = "directory", "a local directory of safetensors"
+    GGUF = "gguf", "a local GGUF file"
+
+
+class Model(models.Model):
+    """One registered model, platform-wide. Its files lie under BERTH_HOME/models/DIGEST, immutable.
+
+    ``digest`` is the SHA-256 over the sorted (name, SHA-256) pairs in ``files``. Byte figures are predictions from
+    the headers; a refused registration keeps its row, state failed, with the reason, and no file.
+    """
+
+    id = models.CharField(max_length=32, primary_key=True, default=IdFactory("mdl"), editable=False)
+    name = models.SlugField(max_length=80, unique=True)
+    source_kind = models.CharField(max_length=16, choices=SourceKind.choices)
+    source = models.CharField(max_length=500, help_text="package:NAME==VERSION/FILE, or a path below an allowed root")
+    state = models.CharField(max_length=16, choices=ModelState.choices, default=ModelState.REGISTERING)
+    reason = models.TextField(blank=True)
+    progress = models.FloatField(default=0.0)
+    licence = models.CharField(max_length=80, blank=True)
+    architecture = models.CharField(max_length=80, blank=True)
+    source_format = models.CharField(max_length=40, blank=True, help_text="e.g. GGUF Q4_1, safetensors bf16")
+    parameters = models.BigIntegerField(default=0)
+    context_length = models.PositiveIntegerField(default=0)
+    weights_bytes = models.BigIntegerField(default=0)
+    kv_bytes_per_token = models.BigIntegerField(default=0)
+    workspace_bytes = models.BigIntegerField(default=0)
+    default_sampling = models.JSONField(default=dict, blank=True)
+    digest = models.CharField(max_length=64, blank=True, db_index=True)
+    files = models.JSONField(default=dict, blank=True, help_text="file name -> SHA-256")
+    size_bytes = models.BigIntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)

@@ -1,0 +1,25 @@
+"""The Celery application. One queue, one beat; periodic messages expire so that a dead worker finds no pile."""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.settings")
+
+app = Celery("berth")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.update(
+    task_default_queue="scheduler",
+    task_acks_late=True,
+    worker_prefetch_multiplier=1,
+    task_ignore_result=True,
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={"visibility_timeout": 600, "socket_keepalive": True},
+    imports=["scheduler.tasks", "berth.metering.tasks", "berth.catalog.tasks"],
+    beat_schedule={
+        "reconcile": {"task": "scheduler.tasks.reconcile", "schedule": 2.0, "options": {"expires": 2}},
+        "ledger": {"task": "berth.metering.tasks.post_ledger", "schedule": 2.0, "options": {"expires": 2}},
+    },
+)

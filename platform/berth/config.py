@@ -1,0 +1,94 @@
+"""Berth's settings: read once from BERTH_* by name; an unknown or malformed one stops the start and says which."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+ROLES = ("all", "web", "gateway")
+
+
+class BadConfiguration(SystemExit):
+    """Stops the process with one line that names the variable."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"berth: {message}")
+
+
+@dataclass(frozen=True)
+class Config:
+    """One field a variable: ``home`` is BERTH_HOME. Empty URLs mean the embedded services below ``home``."""
+
+    home: Path = Path("var")
+    role: str = "all"
+    host: str = "127.0.0.1"
+    port: int = 8000
+    public_url: str = ""
+    database_url: str = ""
+    redis_url: str = ""
+    secrets_dir: str = ""
+    allowed_hosts: str = "localhost,127.0.0.1,[::1]"
+    model_roots: str = ""
+    debug: bool = False
+    cpu_shares: int = 4
+    node_token: str = ""
+    model_cache_bytes: int = 50 << 30
+    vllm_bin: str = ""
+    provider: str = "cpu"
+    simulated_file: str = ""
+    log_level: str = "INFO"
+
+    @property
+    def allowed_model_roots(self) -> list[Path]:
+        """Directories below which an operator may register local files."""
+        return [Path(p).resolve() for p in self.model_roots.split(":") if p]
+
+
+def _bool(text: str) -> bool:
+    if text.lower() in {"1", "true", "yes"}:
+        return True
+    if text.lower() in {"0", "false", "no", ""}:
+        return False
+    raise ValueError("expected true or false")
+
+
+_PARSERS: Mapping[Any, Callable[[str], Any]] = {
+    int: int,
+    str: str,
+    bool: _bool,
+    Path: lambda text: Path(text).expanduser().resolve(),
+}
+
+
+def load(environ: Mapping[str, str]) -> Config:
+    """The configuration in ``environ``. Raises ``BadConfiguration`` naming the first variable that is wrong."""
+    types = get_type_hints(Config)
+    known = {f"BERTH_{f.name.upper()}": f.name for f in fields(Config)}
+    values: dict[str, Any] = {}
+    for variable, text in environ.items():
+        if not variable.startswith("BERTH_"):
+            continue
+        if variable not in known:
+            close = difflib.get_close_matches(variable, known, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            raise BadConfiguration(f"{variable} is not a setting.{hint}")
+        name = known[variable]
+        try:
+            values[name] = _PARSERS[types[name]](text)
+        except ValueError as error:
+            raise BadConfiguration(f"{variable}={text!r}: {error}") from error
+    config = Config(**{"home": Path("var").resolve(), **values})
+    if config.role not in ROLES:
+        raise BadConfiguration(f"BERTH_ROLE={config.role!r}: expected one of {', '.join(ROLES)}")
+    if not 0 <= config.port < 65536:
+        raise BadConfiguration(f"BERTH_PORT={config.port}: expected 0 to 65535")
+    if config.cpu_shares < 1:
+        raise BadConfiguration(f"BERTH_CPU_SHARES={config.cpu_shares}: expected 1 or more")
+    return config
+
+
+CONFIG = load(os.environ)

@@ -1,0 +1,26 @@
+"""Structured logs: one JSON object a line, with the request id where there is one; never a prompt, key or text."""
+
+from __future__ import annotations
+
+import structlog
+
+
+class JsonFormatter(structlog.stdlib.ProcessorFormatter):
+    """Formats the standard library's records: event, level, logger, time, ``extra`` fields, exception."""
+
+    def __init__(self) -> None:
+        shared = [
+            structlog.contextvars.merge_contextvars,
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.add_logger_name,
+            structlog.stdlib.ExtraAdder(),
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+        ]
+        super().__init__(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                structlog.processors.JSONRenderer(),
+            ],
+        )

@@ -1,0 +1,86 @@
+"""The hardware and who sits where (docs/architecture.md, section 3).
+
+Gpu      units 0..n-1 (MIG: memory slices; a CPU: shares of memory)
+Slice    owns SliceUnit(gpu, index) rows: unique, so two slices never own one unit
+Seat     one replica's place on a slice; provisioned time runs from its creation to its deletion
+"""
+
+from __future__ import annotations
+
+from django.db import models
+
+from berth.core.ids import IdFactory
+
+
+class Provider(models.TextChoices):
+    NVML = "nvml"
+    CPU = "cpu"
+    SIMULATED = "simulated"
+
+
+class Node(models.Model):
+    """A host with an agent. ``generation`` rises with every change of what should run there."""
+
+    id = models.CharField(max_length=32, primary_key=True, default=IdFactory("nod"), editable=False)
+    name = models.SlugField(max_length=63, unique=True)
+    token_digest = models.CharField(max_length=64)
+    provider = models.CharField(max_length=16, choices=Provider.choices, blank=True)
+    address = models.CharField(max_length=255, default="127.0.0.1")
+    agent_version = models.CharField(max_length=40, blank=True)
+    boot_id = models.CharField(max_length=64, blank=True)
+    cpu_count = models.PositiveIntegerField(default=0)
+    memory_bytes = models.BigIntegerField(default=0)
+    cordoned = models.BooleanField(default=False)
+    generation = models.BigIntegerField(default=0)
+    observed_generation = models.BigIntegerField(default=0)
+    connected_at = models.DateTimeField(null=True)
+    last_seen_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+
+class Gpu(models.Model):
+    """One device. On a CPU node the device is the node."""
+
+    id = models.CharField(max_length=32, primary_key=True, default=IdFactory("gpu"), editable=False)
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="gpus")
+    index = models.PositiveIntegerField()
+    uuid = models.CharField(max_length=80)
+    name = models.CharField(max_length=120)
+    kind = models.CharField(max_length=16)
+    memory_bytes = models.BigIntegerField()
+    units = models.PositiveIntegerField()
+    generation = models.BigIntegerField(default=0)
+    present = models.BooleanField(default=True)
+    memory_used_bytes = models.BigIntegerField(default=0)
+    utilisation = models.FloatField(default=0.0)
+    temperature_c = models.FloatField(null=True)
+    power_w = models.FloatField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["node", "uuid"], name="one_row_a_device")]
+
+
+class Slice(models.Model):
+    id = models.CharField(max_length=32, primary_key=True, default=IdFactory("slc"), editable=False)
+    gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE, related_name="slices")
+    profile = models.CharField(max_length=32, default="share")
+    memory_bytes = models.BigIntegerField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+
+class SliceUnit(models.Model):
+    gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE, related_name="+")
+    index = models.PositiveIntegerField()
+    slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="units")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["gpu", "index"], name="one_owner_a_unit")]
+
+
+class Seat(models.Model):
+    id = models.CharField(max_length=32, primary_key=True, default=IdFactory("sea"), editable=False)
+    slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="seats")
+    replica = models.OneToOneField("deployments.Replica", on_delete=models.CASCADE, related_name="seat")
+    memory_bytes = models.BigIntegerField()
+    sm_percent = models.PositiveIntegerField(default=100)
+    created_at = models.DateTimeField(auto_now_add=True)

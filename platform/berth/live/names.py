@@ -1,0 +1,49 @@
+"""Every name in Redis and every Channels group, once (docs/contracts.md)."""
+
+from __future__ import annotations
+
+CONFIG_CHANNEL = "berth:config"
+OPEN_REQUESTS = "berth:open"
+USAGE_STREAM = "berth:usage"
+ENDED_STREAM = "berth:ended"
+DELTAS_STREAM = "berth:deltas"
+LEDGER_GROUP = "ledger"
+
+ALIVE_TTL_S = 10
+GATEWAY_TTL_S = 5
+LOG_LINES = 200
+
+
+def alive(replica_id: str) -> str:
+    return f"berth:alive:{replica_id}"
+
+
+def stats(replica_id: str) -> str:
+    return f"berth:stats:{replica_id}"
+
+
+def hello(replica_id: str) -> str:
+    return f"berth:hello:{replica_id}"
+
+
+def log(replica_id: str) -> str:
+    return f"berth:log:{replica_id}"
+
+
+def gateway(gateway_id: str) -> str:
+    return f"berth:gateway:{gateway_id}"
+
+
+def open_request(request_id: str) -> str:
+    return f"berth:open:{request_id}"
+
+
+def node_group(node_id: str) -> str:
+    return f"node.{node_id}"
+
+
+PLATFORM_GROUP = "console.platform"
+
+
+def console_group(tenant_id: str) -> str:
+    return f"console.{tenant_id}"

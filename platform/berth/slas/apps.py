@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class SlasConfig(AppConfig):
+    name = "berth.slas"
+    label = "slas"

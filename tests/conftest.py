@@ -1,0 +1,48 @@
+"""Every test run has its own PostgreSQL, Redis and BERTH_HOME, started before Django reads its settings."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+_services: list[object] = []
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Runs before pytest-django sets Django up, so the settings see these services."""
+    for variable in [name for name in os.environ if name.startswith("BERTH_")]:
+        del os.environ[variable]
+    home = Path(tempfile.mkdtemp(prefix="berth-test-"))
+    home.chmod(0o711)
+    os.environ["BERTH_HOME"] = str(home)
+    os.environ["DJANGO_SETTINGS_MODULE"] = "berth.settings"
+
+    from berth.embedded.postgres import EmbeddedPostgres
+    from berth.embedded.redis import EmbeddedRedis
+
+    postgres = EmbeddedPostgres(home / "postgres")
+    redis = EmbeddedRedis(home / "redis", append_only=False)
+    _services.extend([redis, postgres])
+    os.environ["BERTH_DATABASE_URL"] = postgres.url
+    os.environ["BERTH_REDIS_URL"] = redis.url
+
+    from django.conf import settings
+
+    assert settings.DATABASES
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    for service in _services:
+        service.stop()  # type: ignore[attr-defined]
+    _services.clear()
+    shutil.rmtree(os.environ["BERTH_HOME"], ignore_errors=True)
+
+
+@pytest.fixture
+def redis_url() -> str:
+    """The run's Redis; tests use keys of their own or flush it."""
+    return os.environ["BERTH_REDIS_URL"]
