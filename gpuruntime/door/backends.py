@@ -1,0 +1,42 @@
+"""Makes the engine a replica was configured with. Only the chosen engine's modules are imported."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from gpuruntime.backend import Backend
+from gpuruntime.protocol import RuntimeConfig
+
+
+async def make_backend(config: RuntimeConfig) -> Backend:
+    """Imports in a thread: torch takes seconds, and the door answers meanwhile."""
+    if config.engine.engine == "vllm":
+        return await asyncio.to_thread(_vllm, config)
+    return await asyncio.to_thread(_native, config)
+
+
+def _native(config: RuntimeConfig) -> Backend:
+    from gpuruntime.engine.backend import NativeBackend
+    from gpuruntime.engine.config import EngineConfig
+
+    settings = config.engine
+    return NativeBackend(
+        EngineConfig(
+            model_path=Path(config.model_path),
+            model_name=config.served_model_name,
+            dtype=settings.dtype,
+            max_model_len=settings.max_model_len,
+            max_num_seqs=settings.max_num_seqs,
+            max_num_batched_tokens=settings.max_num_batched_tokens,
+            kv_bytes=settings.kv_bytes,
+            threads=settings.threads,
+            cache_dir=Path(config.cache_dir) if config.cache_dir else None,
+        )
+    )
+
+
+def _vllm(config: RuntimeConfig) -> Backend:
+    from gpuruntime.external.vllm import VllmBackend
+
+    return VllmBackend(config)

@@ -1,0 +1,129 @@
+"""Counts every admitted request exactly once: to the spool, the metrics and the work of its tenant."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from gpuruntime.backend import Delta, Timings
+from gpuruntime.door.metrics import Metrics
+from gpuruntime.door.spool import Spool
+from gpuruntime.goodput import Outcome
+from gpuruntime.protocol import EndedRequest
+
+
+@dataclass(slots=True)
+class TenantWork:
+    """Ideal seconds since the process started; they only grow, so a reader keeps its own base."""
+
+    ideal_s_by_tenant: dict[str, float] = field(default_factory=dict)
+
+    def add(self, tenant: str, ideal_s: float) -> None:
+        self.ideal_s_by_tenant[tenant] = self.ideal_s_by_tenant.get(tenant, 0.0) + ideal_s
+
+
+@dataclass(slots=True)
+class Account:
+    """One admitted request, from its admission to its end. Times are of the monotonic clock, in seconds."""
+
+    request_id: str
+    tenant: str
+    received_s: float
+    prompt_tokens: int = 0
+    new_prompt_tokens: int | None = None
+    started_s: float | None = None
+    first_token_s: float | None = None
+    completion_tokens: int = 0
+    finish_reason: str = ""
+    timings: Timings | None = None
+    ended: bool = False
+
+    def start(self) -> None:
+        """The queue let it into the engine."""
+        self.started_s = time.monotonic()
+
+    def add(self, delta: Delta) -> None:
+        if self.first_token_s is None and delta.completion_tokens:
+            self.first_token_s = time.monotonic()
+        self.completion_tokens = delta.completion_tokens
+        self.prompt_tokens = delta.prompt_tokens or self.prompt_tokens
+        if delta.timings is not None:
+            self.timings = delta.timings
+        if delta.finish_reason is not None:
+            self.finish_reason = delta.finish_reason
+
+    @property
+    def ttft_s(self) -> float | None:
+        return None if self.first_token_s is None else self.first_token_s - self.received_s
+
+    @property
+    def cached_tokens(self) -> int | None:
+        return None if self.timings is None else self.timings.cached_tokens
+
+    def berth(self) -> dict[str, float | int | None]:
+        """What the last frame tells the gateway; unknown fields are null."""
+        timings = self.timings or Timings()
+        return {
+            "queue_ms": self._queue_ms(timings),
+            "prefill_ms": timings.prefill_ms,
+            "decode_ms": timings.decode_ms,
+            "preemptions": timings.preemptions,
+            "cached_tokens": timings.cached_tokens,
+            "new_prompt_tokens": self._new_prompt_tokens(timings),
+            "ideal_s": timings.ideal_s,
+            "executed_ideal_s": timings.executed_ideal_s,
+        }
+
+    def _queue_ms(self, timings: Timings) -> float:
+        """The wait at the door plus the engine's own."""
+        door_s = (self.started_s or time.monotonic()) - self.received_s
+        return round(1000 * door_s + (timings.queue_ms or 0.0), 3)
+
+    def _new_prompt_tokens(self, timings: Timings) -> int | None:
+        """The door's own count where it knows the tokens; for an external engine prompt minus cached."""
+        if self.new_prompt_tokens is not None:
+            return self.new_prompt_tokens
+        if timings.cached_tokens is not None:
+            return self.prompt_tokens - timings.cached_tokens
+        return timings.new_prompt_tokens
+
+    def record(self, outcome: Outcome, deployment: str, replica_id: str, epoch: str) -> EndedRequest:
+        ttft_s = self.ttft_s
+        timings = self.berth()
+        cached = timings.pop("cached_tokens")
+        return EndedRequest(
+            request_id=self.request_id,
+            tenant=self.tenant,
+            deployment=deployment,
+            replica_id=replica_id,
+            epoch=epoch,
+            outcome=outcome.value,
+            finish_reason=self.finish_reason,
+            prompt_tokens=self.prompt_tokens,
+            completion_tokens=self.completion_tokens,
+            cached_tokens=int(cached or 0),
+            ttft_ms=None if ttft_s is None else round(1000 * ttft_s, 3),
+            duration_ms=round(1000 * (time.monotonic() - self.received_s), 3),
+            **timings,  # type: ignore[arg-type]
+        )
+
+
+class Counter:
+    """Closes accounts. ``end`` is idempotent, so every way out of a request may call it."""
+
+    def __init__(self, deployment: str, replica_id: str, epoch: str, spool: Spool, metrics: Metrics) -> None:
+        self._identity = (deployment, replica_id, epoch)
+        self._spool = spool
+        self._metrics = metrics
+        self.work = TenantWork()
+
+    def end(self, account: Account, outcome: Outcome) -> None:
+        if account.ended:
+            return
+        account.ended = True
+        ended = account.record(outcome, *self._identity)
+        self._spool.append(ended)
+        self._metrics.observe(ended)
+        executed = ended.executed_ideal_s if ended.executed_ideal_s is not None else ended.ideal_s
+        if executed:
+            self.work.add(account.tenant, executed)

@@ -1,0 +1,47 @@
+"""What a client is told when something is wrong: OpenAI's error object, always with all four keys."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+
+class ApiError(Exception):
+    """An answer that is not 200. ``retry_after_s`` becomes the header Retry-After, in whole seconds."""
+
+    def __init__(
+        self, status: int, message: str, *, code: str, param: str | None = None, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.param = param
+        self.retry_after_s = retry_after_s
+
+    def body(self) -> bytes:
+        return error_body(self.status, self.message, self.param, self.code)
+
+    def headers(self) -> dict[str, str]:
+        if self.retry_after_s is None:
+            return {}
+        return {"retry-after": str(max(1, math.ceil(self.retry_after_s)))}
+
+
+def bad_request(message: str, param: str | None = None, code: str = "invalid_value") -> ApiError:
+    return ApiError(400, message, param=param, code=code)
+
+
+def error_body(status: int, message: str, param: str | None, code: str | None) -> bytes:
+    return msgspec.json.encode(
+        {"error": {"message": message, "type": _error_type(status), "param": param, "code": code}}
+    )
+
+
+def _error_type(status: int) -> str:
+    if status == 401:
+        return "authentication_error"
+    if status in (429, 503):
+        return "overloaded_error" if status == 503 else "rate_limit_error"
+    return "server_error" if status >= 500 else "invalid_request_error"

@@ -1,0 +1,36 @@
+"""Who a process is: its pid together with the kernel's time of its start. A pid alone is reused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def process_start_time(pid: int) -> float | None:
+    """Seconds from boot to the start of ``pid``; None for a zombie or when there is no such process.
+
+    Reads ``/proc/PID/stat`` (proc(5)): field 2 is the command in parentheses and may itself hold spaces and
+    parentheses, so fields are counted from the last ``)``; field 3 is the state, field 22 the start in clock ticks.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    if fields[0] in (b"Z", b"X"):
+        return None
+    return int(fields[19]) / _TICKS_PER_S
+
+
+def is_process(pid: int, start_time: float) -> bool:
+    """Whether ``pid`` still is the process that started at ``start_time`` and has not ended."""
+    found = process_start_time(pid)
+    return found is not None and abs(found - start_time) < 1.5 / _TICKS_PER_S
+
+
+def resident_bytes() -> int:
+    """Physical memory this process holds now."""
+    fields = Path("/proc/self/statm").read_text().split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
