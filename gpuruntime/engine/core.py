@@ -1,0 +1,112 @@
+"""The engine's step: schedule, run, note what came out. Single-threaded; `engine.thread` drives it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from gpuruntime.backend import BackendStats, FinishReason, Timings
+from gpuruntime.engine.config import BLOCK_TOKENS
+from gpuruntime.engine.kv import BlockPool
+from gpuruntime.engine.ledger import Ledger
+from gpuruntime.engine.request import Request
+from gpuruntime.engine.runner import ModelRunner
+from gpuruntime.engine.scheduler import Row, Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """One request's share of a step; ``token`` is None when an abort ended it."""
+
+    key: int
+    token: int | None
+    finish_reason: FinishReason | None = None
+    timings: Timings | None = None
+
+
+class EngineCore:
+    """Runs requests on one model; every method is called from one thread."""
+
+    def __init__(
+        self, runner: ModelRunner, ledger: Ledger, eos: frozenset[int], *, max_seqs: int, max_tokens: int, cache: bool
+    ) -> None:
+        pool = BlockPool(runner.num_blocks, keep_released=cache)
+        self.scheduler = Scheduler(pool, max_seqs=max_seqs, max_tokens=max_tokens)
+        self.ledger = ledger
+        self._runner = runner
+        self._eos = eos
+        self._requests: dict[int, Request] = {}
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._requests)
+
+    def add(self, request: Request) -> None:
+        self._requests[request.key] = request
+        self.scheduler.add(request)
+
+    def step(self) -> list[StepOutput]:
+        """One batch: decodes first, prefill chunks beside them. Returns the tokens it produced."""
+        began_s = time.monotonic()
+        rows = self.scheduler.schedule()
+        if not rows:
+            raise RuntimeError("requests wait, but none can run: KV blocks were lost")
+        tokens = self._runner.run(rows)
+        now_s = time.monotonic()
+        outputs = []
+        for row in rows:
+            self._note(row, began_s)
+            if row.samples:
+                outputs.append(self._append(row.request, tokens[row.request.key], now_s))
+        self.ledger.step(rows, now_s - began_s)
+        return outputs
+
+    def abort(self, key: int) -> StepOutput | None:
+        """Frees everything the request holds, at any phase; None when it has already ended."""
+        request = self._requests.get(key)
+        if request is None:
+            return None
+        self.scheduler.abort(request)
+        return self._end(request, None, "abort")
+
+    def stats(self) -> BackendStats:
+        pool, scheduler = self.scheduler.pool, self.scheduler
+        return self.ledger.stats(
+            running=len(scheduler.running),
+            waiting=len(scheduler.waiting),
+            kv_blocks_total=pool.total,
+            kv_blocks_free=pool.free,
+            kv_blocks_cached=pool.cached,
+            preemptions_total=scheduler.preemptions,
+        )
+
+    def _note(self, row: Row, began_s: float) -> None:
+        clock = row.request.clock
+        if clock.admitted_s is None:
+            clock.admitted_s = began_s
+            self.ledger.admitted(row.request)
+        self.scheduler.computed(row)
+
+    def _append(self, request: Request, token: int, now_s: float) -> StepOutput:
+        request.tokens.append(token)
+        clock = request.clock
+        clock.first_token_s = clock.first_token_s or now_s
+        clock.last_token_s = now_s
+        reason: FinishReason | None = None
+        if token in self._eos and not request.params.ignore_eos:
+            reason = "stop"
+        elif request.num_output >= request.params.max_tokens:
+            reason = "length"
+        if reason is None:
+            return StepOutput(request.key, token)
+        self.scheduler.finish(request)
+        return self._end(request, token, reason)
+
+    def _end(self, request: Request, token: int | None, reason: FinishReason) -> StepOutput:
+        del self._requests[request.key]
+        return StepOutput(request.key, token, reason, self.ledger.timings(request, time.monotonic()))
+
+
+def capacity_tokens(num_blocks: int) -> int:
+    """Tokens that fit in the KV memory at once."""
+    return num_blocks * BLOCK_TOKENS

@@ -1,0 +1,120 @@
+"""What the engine did, in tokens, seconds and ideal seconds (docs/goodput.md): statistics apart from behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuruntime.backend import BackendStats, Timings
+from gpuruntime.engine.request import Request
+from gpuruntime.engine.scheduler import Row
+from gpuruntime.roofline import DeviceRates, ModelShape, best_batch, ideal_decode_s, ideal_prefill_s
+
+# B* is the largest batch whose modelled step keeps the chat class's TPOT at a typical context.
+REFERENCE_TPOT_US = 100_000
+REFERENCE_CONTEXT = 512
+_EWMA = 0.1
+
+
+class Ledger:
+    """Totals that only grow, and the timings of each request. ``rates`` is None until the device was measured."""
+
+    def __init__(self, shape: ModelShape, *, kv_capacity_tokens: int, max_seqs: int) -> None:
+        self.shape = shape
+        self.rates: DeviceRates | None = None
+        self._kv_capacity_tokens = kv_capacity_tokens
+        self._max_seqs = max_seqs
+        self._best_batch = 1
+        self._prompt_tokens = 0
+        self._cached_tokens = 0
+        self._completion_tokens = 0
+        self._steps = 0
+        self._busy_s = 0.0
+        self._ideal_s = 0.0
+        self._step_ms: float | None = None
+        self._prefill_rate: float | None = None
+
+    def set_rates(self, rates: DeviceRates) -> None:
+        self.rates = rates
+        self._best_batch = best_batch(
+            self.shape,
+            rates,
+            tpot_us=REFERENCE_TPOT_US,
+            context=REFERENCE_CONTEXT,
+            kv_capacity_tokens=self._kv_capacity_tokens,
+            most=self._max_seqs,
+        )
+
+    def admitted(self, request: Request) -> None:
+        self._prompt_tokens += request.prompt_len
+        self._cached_tokens += request.cached_tokens or 0
+        request.accounted = self.rates is not None
+
+    def step(self, rows: Sequence[Row], took_s: float) -> None:
+        """Books one step that ran ``rows`` and took ``took_s`` seconds."""
+        self._steps += 1
+        self._busy_s += took_s
+        self._completion_tokens += sum(row.samples for row in rows)
+        took_ms = took_s * 1000
+        self._step_ms = took_ms if self._step_ms is None else self._step_ms + _EWMA * (took_ms - self._step_ms)
+        prefilled = sum(row.count for row in rows if row.count > 1)
+        if prefilled > len(rows):
+            rate = prefilled / took_s
+            known = self._prefill_rate
+            self._prefill_rate = rate if known is None else known + _EWMA * (rate - known)
+        for row in rows:
+            ideal_s = self._row_ideal_s(row)
+            row.request.executed_ideal_s += ideal_s
+            self._ideal_s += ideal_s
+
+    def timings(self, request: Request, now_s: float) -> Timings:
+        """Where the time of an ended request went; the three spans add up to its stay."""
+        clock = request.clock
+        admitted_s = clock.admitted_s if clock.admitted_s is not None else now_s
+        first_s = clock.first_token_s if clock.first_token_s is not None else now_s
+        last_s = clock.last_token_s if clock.last_token_s is not None else first_s
+        known = request.accounted or (self.rates is not None and clock.admitted_s is None)
+        return Timings(
+            queue_ms=(admitted_s - clock.entered_s) * 1000,
+            prefill_ms=(first_s - admitted_s) * 1000,
+            decode_ms=(last_s - first_s) * 1000,
+            preemptions=request.preemptions,
+            cached_tokens=request.cached_tokens or 0,
+            new_prompt_tokens=request.new_prompt_tokens,
+            ideal_s=self._delivered_ideal_s(request) if known else None,
+            executed_ideal_s=request.executed_ideal_s if known else None,
+        )
+
+    def stats(self, **counts: int) -> BackendStats:
+        return BackendStats(
+            running=counts["running"],
+            waiting=counts["waiting"],
+            kv_blocks_total=counts["kv_blocks_total"],
+            kv_blocks_free=counts["kv_blocks_free"],
+            kv_blocks_cached=counts["kv_blocks_cached"],
+            preemptions_total=counts["preemptions_total"],
+            prompt_tokens_total=self._prompt_tokens,
+            completion_tokens_total=self._completion_tokens,
+            cached_tokens_total=self._cached_tokens,
+            steps_total=self._steps,
+            busy_s_total=self._busy_s,
+            ideal_s_total=self._ideal_s,
+            step_ms_ewma=self._step_ms,
+            prefill_tokens_per_s=self._prefill_rate,
+        )
+
+    def _row_ideal_s(self, row: Row) -> float:
+        if self.rates is None:
+            return 0.0
+        if row.count == 1 and row.start >= row.request.prompt_len:
+            return ideal_decode_s(self.shape, self.rates, self._best_batch, row.start + 1)
+        return ideal_prefill_s(self.shape, self.rates, row.count, row.start)
+
+    def _delivered_ideal_s(self, request: Request) -> float:
+        """What the client got, had every token been computed once: nothing for recompute or evicted prefixes."""
+        if self.rates is None or request.num_output == 0:
+            return 0.0
+        new = request.new_prompt_tokens if request.new_prompt_tokens is not None else request.prompt_len
+        prefill_s = ideal_prefill_s(self.shape, self.rates, new, request.prompt_len - new)
+        steps = request.num_output - 1
+        context = request.prompt_len + (steps + 1) // 2
+        return prefill_s + ideal_decode_s(self.shape, self.rates, self._best_batch, context, steps)

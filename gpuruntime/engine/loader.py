@@ -1,0 +1,93 @@
+"""From settings and files to a running engine. This is where torch is first imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
+from gpuruntime.engine.core import EngineCore
+from gpuruntime.engine.ledger import Ledger
+from gpuruntime.models.config import ModelConfig, load_model_config, parse_token_ids, read_json
+from gpuruntime.roofline import ModelShape
+
+DEFAULT_MAX_MODEL_LEN = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedEngine:
+    """``probe`` measures the device in slices of some 20 ms and sets the ledger's rates when it is through."""
+
+    core: EngineCore
+    max_model_len: int
+    kv_capacity_tokens: int
+    weights_bytes: int
+    eos_token_ids: tuple[int, ...]
+    probe: Callable[[], Iterator[None]]
+
+
+def load_engine(config: EngineConfig) -> LoadedEngine:
+    """Reads config and weights. Raises ``ValueError`` naming what is wrong with the files or settings."""
+    config.validate()
+    model_config = load_model_config(config.model_path)
+    max_len = resolve_max_len(config, model_config)
+    eos = end_token_ids(config, model_config)
+
+    import torch
+
+    from gpuruntime.engine.runner import ModelRunner
+    from gpuruntime.kernels.rates import measure_rates
+
+    torch.set_num_threads(config.resolved_threads)
+    runner = ModelRunner(config, model_config, max_len)
+    capacity = runner.num_blocks * BLOCK_TOKENS
+    shape = model_shape(model_config, runner.weights_bytes, runner.dtype.itemsize)
+    ledger = Ledger(shape, kv_capacity_tokens=capacity, max_seqs=config.max_num_seqs)
+    core = EngineCore(
+        runner,
+        ledger,
+        frozenset(eos),
+        max_seqs=config.max_num_seqs,
+        max_tokens=config.max_num_batched_tokens,
+        cache=config.prefix_cache,
+    )
+    return LoadedEngine(
+        core=core,
+        max_model_len=max_len,
+        kv_capacity_tokens=capacity,
+        weights_bytes=runner.weights_bytes,
+        eos_token_ids=eos,
+        probe=lambda: measure_rates(runner.dtype, config.cache_dir, config.resolved_threads, ledger.set_rates),
+    )
+
+
+def resolve_max_len(config: EngineConfig, model_config: ModelConfig) -> int:
+    """The context in tokens; a setting beyond the model's own is refused, not clamped."""
+    if config.max_model_len is None:
+        return min(model_config.max_position, DEFAULT_MAX_MODEL_LEN)
+    if config.max_model_len > model_config.max_position:
+        raise ValueError(
+            f"max_model_len {config.max_model_len}: the model was made for {model_config.max_position} tokens"
+        )
+    return config.max_model_len
+
+
+def end_token_ids(config: EngineConfig, model_config: ModelConfig) -> tuple[int, ...]:
+    """Ids of generation_config.json and config.json; the tokenizer's end token joins in ``NativeBackend``."""
+    path = config.model_path / "generation_config.json"
+    generation = parse_token_ids(read_json(path).get("eos_token_id")) if path.is_file() else ()
+    return tuple(dict.fromkeys(generation + model_config.eos_token_ids))
+
+
+def model_shape(config: ModelConfig, weights_bytes: int, element_bytes: int) -> ModelShape:
+    """The roofline's view: products only, the head included, the embedding lookup not."""
+    attention = config.hidden_size * (2 * config.q_size + 2 * config.kv_size)
+    mlp = 3 * config.hidden_size * config.intermediate_size
+    head = config.vocab_size * config.hidden_size
+    parameters = config.num_layers * (attention + mlp) + head
+    return ModelShape(
+        parameters=parameters,
+        weight_bytes=parameters * element_bytes,
+        kv_bytes_per_token=config.kv_bytes_per_token(element_bytes),
+        attention_flops=4 * config.num_layers * config.num_heads * config.head_dim,
+    )

@@ -1,0 +1,85 @@
+"""Matrix FLOP/s and read bytes/s of this device: the roofline's two constants, measured once per host."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+
+from gpuruntime.kernels.linear import Linear
+from gpuruntime.roofline import DeviceRates
+
+_ROUNDS = 4
+_ROWS, _WIDTH = 256, 1024
+_READ_BYTES = 64 << 20
+
+
+def measure_rates(
+    dtype: torch.dtype, cache_dir: Path | None, threads: int, done: Callable[[DeviceRates], None]
+) -> Iterator[None]:
+    """Calls ``done`` with the rates, from ``cache_dir`` when they are known; else yields between short slices.
+
+    The best of the slices counts: a neighbour can only make a device look slower than it is.
+    """
+    name = f"{platform.node()}-{platform.machine()}-{os.cpu_count()}-{threads}-{str(dtype).removeprefix('torch.')}"
+    path = cache_dir / f"rates-{name}.json" if cache_dir is not None else None
+    known = _load(path) if path is not None else None
+    if known is not None:
+        done(known)
+        return
+    flops = 0.0
+    layer = Linear(torch.ones(_WIDTH, _WIDTH, dtype=dtype))
+    x = torch.ones(_ROWS, _WIDTH, dtype=dtype)
+    for _ in range(_ROUNDS):
+        flops = max(flops, _multiply(layer, x))
+        yield
+    del layer, x
+    data = torch.zeros(_READ_BYTES // 8, dtype=torch.int64)
+    reads = 0.0
+    for _ in range(_ROUNDS):
+        yield
+        reads = max(reads, _read(data))
+    rates = DeviceRates(flops_per_s=flops, bytes_per_s=reads)
+    if path is not None:
+        _store(path, rates)
+    done(rates)
+
+
+def _multiply(layer: Linear, x: torch.Tensor) -> float:
+    with torch.inference_mode():
+        began = time.perf_counter()
+        for _ in range(4):
+            layer(x)
+        return 4 * 2 * _ROWS * _WIDTH * _WIDTH / (time.perf_counter() - began)
+
+
+def _read(data: torch.Tensor) -> float:
+    began = time.perf_counter()
+    data.sum()
+    return _READ_BYTES / (time.perf_counter() - began)
+
+
+def _load(path: Path) -> DeviceRates | None:
+    try:
+        stored = json.loads(path.read_text("utf-8"))
+        rates = DeviceRates(float(stored["flops_per_s"]), float(stored["bytes_per_s"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return rates if rates.flops_per_s > 0 and rates.bytes_per_s > 0 else None
+
+
+def _store(path: Path, rates: DeviceRates) -> None:
+    """Written beside and renamed, so that a reader never sees half a file; a full disk costs only the cache."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+            json.dump({"flops_per_s": rates.flops_per_s, "bytes_per_s": rates.bytes_per_s}, file)
+        Path(file.name).replace(path)
+    except OSError:
+        return

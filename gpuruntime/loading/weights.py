@@ -1,0 +1,68 @@
+"""Weights from safetensors files by memory map, one file or shards with an index; nothing is ever unpickled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from gpuruntime.models.config import read_json
+
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+
+
+class WeightSource:
+    """Named tensors of one model, read on demand and converted to ``dtype``.
+
+    Raises ``ValueError`` naming the file or tensor for what is missing, truncated, or of another shape or type.
+    """
+
+    def __init__(self, model_dir: Path, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+        self._dir = model_dir
+        self._files: dict[str, Any] = {}
+        self._where: dict[str, str] = {}
+        for name in _file_names(model_dir):
+            handle = self._open(name)
+            for key in handle.keys():  # noqa: SIM118 - a safetensors handle is no mapping
+                self._where[key] = name
+
+    def has(self, name: str) -> bool:
+        return name in self._where
+
+    def get(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """The tensor ``name`` in the source's dtype; its shape must be ``shape``."""
+        if name not in self._where:
+            raise ValueError(f"{self._dir}: tensor {name} is missing")
+        tensor: Tensor = self._files[self._where[name]].get_tensor(name)
+        if tuple(tensor.shape) != shape:
+            found = list(tensor.shape)
+            raise ValueError(f"{self._dir}: tensor {name} has shape {found}, config.json implies {list(shape)}")
+        if tensor.dtype not in _FLOATS:
+            raise ValueError(f"{self._dir}: tensor {name} has type {tensor.dtype}; supported: fp32, fp16, bf16")
+        return tensor.to(self._dtype)
+
+    def _open(self, name: str) -> Any:
+        path = self._dir / name
+        try:
+            handle = safe_open(str(path), framework="pt")
+        except (SafetensorError, OSError) as error:
+            raise ValueError(f"{path}: truncated or corrupt safetensors file: {error}") from error
+        self._files[name] = handle
+        return handle
+
+
+def _file_names(model_dir: Path) -> list[str]:
+    index = model_dir / "model.safetensors.index.json"
+    if index.is_file():
+        names = sorted(set(read_json(index).get("weight_map", {}).values()))
+        for name in names:
+            if Path(name).name != name or not (model_dir / name).is_file():
+                raise ValueError(f"{index}: names the shard {name!r}, which is not in {model_dir}")
+        return names
+    if (model_dir / "model.safetensors").is_file():
+        return ["model.safetensors"]
+    raise ValueError(f"{model_dir}: no model.safetensors and no model.safetensors.index.json")
