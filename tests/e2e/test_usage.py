@@ -1,0 +1,131 @@
+"""Usage equals what the door counted: finished, stopped, disconnected and crashed requests, difference 0."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+import requests
+
+from helpers.cluster import DEPLOYMENT, Cluster, Person, eventually, messages
+
+from .conftest import Demo
+
+
+@pytest.fixture
+def fresh_key(demo: Demo, operator: Person) -> Iterator[dict[str, Any]]:
+    """A key of its own, so that a test can add up its usage."""
+    made = operator.post("keys", {"tenant": demo.tenant_id, "name": "counted"})
+    yield made
+    operator.post(f"keys/{made['key']['id']}/revoke")
+
+
+def stream(cluster: Cluster, token: str, **body: Any) -> requests.Response:
+    full = {
+        "model": DEPLOYMENT,
+        "stream": True,
+        "messages": messages("Tell me a long story about the sea."),
+        "temperature": 0,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+    }
+    return requests.post(
+        f"{cluster.base}/v1/chat/completions",
+        json=full | body,
+        headers={"Authorization": f"Bearer {token}"},
+        stream=True,
+        timeout=120,
+    )
+
+
+def frames(answer: requests.Response) -> Iterator[dict[str, Any]]:
+    for line in answer.iter_lines():
+        if line.startswith(b"data: {"):
+            yield json.loads(line[6:])
+
+
+def usage_of(operator: Person, demo: Demo, key_id: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = operator.get(f"usage?tenant={demo.tenant_id}&key={key_id}&page_size=200")["results"]
+    return rows
+
+
+def test_finished_stopped_and_disconnected(
+    cluster: Cluster, demo: Demo, operator: Person, fresh_key: dict[str, Any]
+) -> None:
+    token = fresh_key["token"]
+    eventually(lambda: stream(cluster, token, max_tokens=1).status_code == 200, 3, "the key works")
+
+    with closing(stream(cluster, token, max_tokens=12)) as finished:
+        told = [f["usage"]["completion_tokens"] for f in frames(finished) if f.get("usage")]
+        finished_tokens = told[-1]
+    with closing(stream(cluster, token, max_tokens=200, stop=["the"])) as stopped:
+        stopped_tokens = [f["usage"]["completion_tokens"] for f in frames(stopped) if f.get("usage")][-1]
+    with closing(stream(cluster, token, max_tokens=400)) as left:
+        seen = 0
+        for frame in frames(left):
+            seen = (frame.get("usage") or {}).get("completion_tokens", seen)
+            if seen >= 10:
+                break
+
+    rows = eventually(
+        lambda: len(r := usage_of(operator, demo, fresh_key["key"]["id"])) >= 4 and r, 20, "four records are posted"
+    )
+    by_outcome: dict[str, list[int]] = {}
+    for row in rows:
+        assert row["counted_by"] == "door"
+        by_outcome.setdefault(row["outcome"], []).append(row["completion_tokens"])
+    assert sorted(by_outcome["completed"]) == sorted([1, finished_tokens, stopped_tokens])
+    (gone,) = by_outcome["client_left"]
+    assert seen <= gone < 400, "the generation was cancelled, and what was generated is paid for"
+
+
+def test_a_killed_gateway_loses_no_token_of_fifty_streams(
+    cluster: Cluster, demo: Demo, operator: Person, fresh_key: dict[str, Any]
+) -> None:
+    count = 50
+    first = [0] * count
+
+    def read(index: int) -> None:
+        try:
+            with closing(stream(cluster, fresh_key["token"], max_tokens=300)) as answer:
+                for frame in frames(answer):
+                    first[index] = (frame.get("usage") or {}).get("completion_tokens", first[index])
+        except requests.RequestException:
+            pass
+
+    eventually(lambda: stream(cluster, fresh_key["token"], max_tokens=1).status_code == 200, 3, "the key works")
+    readers = [threading.Thread(target=read, args=(i,), daemon=True) for i in range(count)]
+    for reader in readers:
+        reader.start()
+    eventually(lambda: sum(n > 0 for n in first) >= 30, 60, "most streams have tokens")
+    cluster.process("manage.py", "serve").kill()
+    for reader in readers:
+        reader.join(60)
+
+    rows = eventually(
+        lambda: len(r := usage_of(operator, demo, fresh_key["key"]["id"])) >= count + 1 and r,
+        60,
+        "all fifty are posted",
+        every_s=0.5,
+    )
+    assert len(rows) == count + 1
+    counted = door_counts(cluster, {row["request_id"] for row in rows})
+    assert {row["request_id"]: row["completion_tokens"] for row in rows} == counted
+    assert sum(row["completion_tokens"] for row in rows) >= sum(first)
+    time.sleep(4)
+    assert len(usage_of(operator, demo, fresh_key["key"]["id"])) == count + 1, "posted once"
+
+
+def door_counts(cluster: Cluster, request_ids: set[str]) -> dict[str, int]:
+    """What the doors said, from their own stream in Redis."""
+    import redis
+
+    services = json.loads((cluster.home / "run" / "services.json").read_text())
+    with redis.Redis.from_url(services["redis_url"]) as client:
+        entries = client.xrange("berth:ended")
+    ended = [json.loads(fields[b"request"]) for _, fields in entries]  # type: ignore[union-attr]
+    return {e["request_id"]: e["completion_tokens"] for e in ended if e["request_id"] in request_ids}
