@@ -7,7 +7,7 @@ import itertools
 import secrets
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuruntime.backend import (
@@ -64,7 +64,6 @@ class NativeBackend:
             self._tokenizer = await asyncio.to_thread(ChatTokenizer, self._config.model_path)
         finally:
             engine = await loading
-        eos = tuple(dict.fromkeys(engine.eos_token_ids + self._tokenizer.eos_token_ids(self._config.model_path)))
         self._info = BackendInfo(
             engine="native",
             model=self._config.model_name or self._config.model_path.resolve().name,
@@ -73,7 +72,7 @@ class NativeBackend:
             kv_capacity_tokens=engine.kv_capacity_tokens,
             weights_bytes=engine.weights_bytes,
             dtype=self._config.dtype,
-            eos_token_ids=eos,
+            eos_token_ids=self._tokenizer.eos_token_ids,
         )
         return self._info
 
@@ -130,6 +129,7 @@ class NativeBackend:
             params=params,
             seed=self._seed(params),
             salt=salt,
+            end_ids=frozenset() if params.ignore_eos else frozenset(self._tokenizer.eos_token_ids),
             clock=Clock(time.monotonic()),
         )
         stream = _Stream(request.key, len(token_ids), TextStream(self._tokenizer.tokenizer, params.stop))
@@ -216,7 +216,8 @@ class NativeBackend:
         limit = min(self._info.max_model_len, self._info.kv_capacity_tokens or self._info.max_model_len)
         if prompt_tokens + 1 > limit:
             raise BadPrompt(
-                f"the prompt has {prompt_tokens} tokens; this model's context is {limit} tokens, one of them for the answer",
+                f"the prompt has {prompt_tokens} tokens; this model's context is {limit} tokens, "
+                "one of them for the answer",
                 "messages",
                 "context_length_exceeded",
             )

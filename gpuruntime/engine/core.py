@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass
 
 from gpuruntime.backend import BackendStats, FinishReason, Timings
-from gpuruntime.engine.config import BLOCK_TOKENS
 from gpuruntime.engine.kv import BlockPool
 from gpuruntime.engine.ledger import Ledger
 from gpuruntime.engine.request import Request
@@ -27,14 +26,11 @@ class StepOutput:
 class EngineCore:
     """Runs requests on one model; every method is called from one thread."""
 
-    def __init__(
-        self, runner: ModelRunner, ledger: Ledger, eos: frozenset[int], *, max_seqs: int, max_tokens: int, cache: bool
-    ) -> None:
+    def __init__(self, runner: ModelRunner, ledger: Ledger, *, max_seqs: int, max_tokens: int, cache: bool) -> None:
         pool = BlockPool(runner.num_blocks, keep_released=cache)
         self.scheduler = Scheduler(pool, max_seqs=max_seqs, max_tokens=max_tokens)
         self.ledger = ledger
         self._runner = runner
-        self._eos = eos
         self._requests: dict[int, Request] = {}
 
     @property
@@ -93,7 +89,7 @@ class EngineCore:
         clock.first_token_s = clock.first_token_s or now_s
         clock.last_token_s = now_s
         reason: FinishReason | None = None
-        if token in self._eos and not request.params.ignore_eos:
+        if token in request.end_ids:
             reason = "stop"
         elif request.num_output >= request.params.max_tokens:
             reason = "length"
@@ -105,8 +101,3 @@ class EngineCore:
     def _end(self, request: Request, token: int | None, reason: FinishReason) -> StepOutput:
         del self._requests[request.key]
         return StepOutput(request.key, token, reason, self.ledger.timings(request, time.monotonic()))
-
-
-def capacity_tokens(num_blocks: int) -> int:
-    """Tokens that fit in the KV memory at once."""
-    return num_blocks * BLOCK_TOKENS

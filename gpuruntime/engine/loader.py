@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
 from gpuruntime.engine.core import EngineCore
 from gpuruntime.engine.ledger import Ledger
-from gpuruntime.models.config import ModelConfig, load_model_config, parse_token_ids, read_json
+from gpuruntime.models.config import ModelConfig, load_model_config
 from gpuruntime.roofline import ModelShape
 
 DEFAULT_MAX_MODEL_LEN = 4096
@@ -22,7 +22,6 @@ class LoadedEngine:
     max_model_len: int
     kv_capacity_tokens: int
     weights_bytes: int
-    eos_token_ids: tuple[int, ...]
     probe: Callable[[], Iterator[None]]
 
 
@@ -31,7 +30,6 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
     config.validate()
     model_config = load_model_config(config.model_path)
     max_len = resolve_max_len(config, model_config)
-    eos = end_token_ids(config, model_config)
 
     import torch
 
@@ -46,7 +44,6 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
     core = EngineCore(
         runner,
         ledger,
-        frozenset(eos),
         max_seqs=config.max_num_seqs,
         max_tokens=config.max_num_batched_tokens,
         cache=config.prefix_cache,
@@ -56,7 +53,6 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
         max_model_len=max_len,
         kv_capacity_tokens=capacity,
         weights_bytes=runner.weights_bytes,
-        eos_token_ids=eos,
         probe=lambda: measure_rates(runner.dtype, config.cache_dir, config.resolved_threads, ledger.set_rates),
     )
 
@@ -70,13 +66,6 @@ def resolve_max_len(config: EngineConfig, model_config: ModelConfig) -> int:
             f"max_model_len {config.max_model_len}: the model was made for {model_config.max_position} tokens"
         )
     return config.max_model_len
-
-
-def end_token_ids(config: EngineConfig, model_config: ModelConfig) -> tuple[int, ...]:
-    """Ids of generation_config.json and config.json; the tokenizer's end token joins in ``NativeBackend``."""
-    path = config.model_path / "generation_config.json"
-    generation = parse_token_ids(read_json(path).get("eos_token_id")) if path.is_file() else ()
-    return tuple(dict.fromkeys(generation + model_config.eos_token_ids))
 
 
 def model_shape(config: ModelConfig, weights_bytes: int, element_bytes: int) -> ModelShape:

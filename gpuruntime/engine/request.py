@@ -47,7 +47,8 @@ class Request:
 
     ``tokens`` is prompt plus output. The first ``computed`` of them have K and V in ``blocks``; the request is a
     decode when exactly one is missing. ``hashes`` covers the full blocks of ``tokens``, of which the first
-    ``registered`` are findable in the pool. ``accounted``: the device's rates were known from its first step on.
+    ``registered`` are findable in the pool. ``end_ids`` end the text; empty under ``ignore_eos``. ``accounted``: the
+    rates of the device were known from its first step on.
     """
 
     key: int
@@ -56,6 +57,7 @@ class Request:
     params: SamplingParams
     seed: int
     salt: bytes
+    end_ids: frozenset[int]
     clock: Clock
     state: State = State.WAITING
     computed: int = 0

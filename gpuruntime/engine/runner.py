@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
 from gpuruntime.engine.scheduler import Row
-from gpuruntime.kernels.paged_attention import AttentionPlan, plan_decodes, plan_prefill
+from gpuruntime.kernels.paged_attention import AttentionPlan, PrefillChunk, plan_decodes, plan_prefill
 from gpuruntime.loading.weights import WeightSource
 from gpuruntime.models.batch import ForwardBatch
 from gpuruntime.models.config import ModelConfig
@@ -80,10 +80,19 @@ class ModelRunner:
         prefills = []
         first = len(decodes)
         for row in rows[len(decodes) :]:
-            table = row.request.blocks
-            prefills.append(plan_prefill(first, table, row.start, row.count, BLOCK_TOKENS, self.dtype))
+            prefills.append(self._chunk(first, row))
             first += row.count
         return AttentionPlan(plan_decodes(tables, lengths, BLOCK_TOKENS, self.dtype), tuple(prefills))
+
+    def _chunk(self, first: int, row: Row) -> PrefillChunk:
+        return plan_prefill(
+            first,
+            table=row.request.blocks,
+            first_position=row.start,
+            count=row.count,
+            block_size=BLOCK_TOKENS,
+            dtype=self.dtype,
+        )
 
 
 def _attention_order(rows: Sequence[Row]) -> list[Row]:

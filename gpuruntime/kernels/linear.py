@@ -16,7 +16,7 @@ class Linear:
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self._bias = bias
         self.nbytes = weight.numel() * weight.element_size()
-        self._packed = weight.dtype == torch.bfloat16 and torch.backends.mkldnn.is_available()
+        self._packed = weight.dtype == torch.bfloat16 and torch._C._has_mkldnn
         if self._packed:
             weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
         self._weight = weight

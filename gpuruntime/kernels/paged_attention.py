@@ -72,7 +72,7 @@ def plan_decodes(
 
 
 def plan_prefill(
-    start: int, table: list[int], first_position: int, count: int, block_size: int, dtype: torch.dtype
+    start: int, *, table: list[int], first_position: int, count: int, block_size: int, dtype: torch.dtype
 ) -> PrefillChunk:
     """A chunk of ``count`` tokens at batch row ``start``, whose first token stands at ``first_position``."""
     width = -(-(first_position + count) // block_size)

@@ -56,7 +56,7 @@ class _Environment(ImmutableSandboxedEnvironment):
             raise SecurityError("a value grew too large")
         return result
 
-    def call(self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: PYI063
+    def call(self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         _check_numbers(args, kwargs)
         owner = getattr(__obj, "__self__", None)
         if isinstance(owner, str) and getattr(__obj, "__name__", "") == "replace":
@@ -105,7 +105,8 @@ def _guard(template: nodes.Template) -> nodes.Template:
     """Puts a deadline check into every loop and macro and a size check into every ``~``."""
     for block in template.find_all((nodes.For, nodes.Macro, nodes.CallBlock)):
         tick = nodes.Call(nodes.Name("_berth_tick", "load"), [], [], None, None)
-        block.body.insert(0, nodes.Output([tick]))
+        body: list[nodes.Node] = getattr(block, "body")  # noqa: B009 - all three kinds have one, their base has not
+        body.insert(0, nodes.Output([tick]))
     _replace_concats(template)
     return template
 

@@ -39,6 +39,7 @@ class ChatTokenizer:
         settings_path = model_dir / "tokenizer_config.json"
         settings = read_json(settings_path) if settings_path.is_file() else {}
         self.special_tokens = {name: text for name in _TOKEN_NAMES if (text := _token_text(settings.get(name)))}
+        self.eos_token_ids = self._end_ids(model_dir)
         self._template = ChatTemplate(_template_source(model_dir, settings), self.special_tokens)
         added = self.tokenizer.get_added_tokens_decoder().values()
         control = [token.content for token in added if token.special and token.content]
@@ -63,7 +64,7 @@ class ChatTokenizer:
                 ids += self._encode_plain(marked[int(piece)])
         return tuple(ids)
 
-    def eos_token_ids(self, model_dir: Path) -> tuple[int, ...]:
+    def _end_ids(self, model_dir: Path) -> tuple[int, ...]:
         """Every id that ends a turn: of generation_config.json, of config.json and the tokenizer's eos_token."""
         found: list[int] = []
         for name in ("generation_config.json", "config.json"):

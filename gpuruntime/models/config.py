@@ -46,7 +46,6 @@ class ModelConfig:
     attention_bias: bool
     mlp_bias: bool
     rope: RopeConfig
-    eos_token_ids: tuple[int, ...] = ()
 
     @property
     def q_size(self) -> int:
@@ -112,7 +111,6 @@ def parse_model_config(raw: Mapping[str, Any]) -> ModelConfig:
         attention_bias=bool(raw.get("attention_bias", False)),
         mlp_bias=bool(raw.get("mlp_bias", False)),
         rope=parse_rope(raw),
-        eos_token_ids=parse_token_ids(raw.get("eos_token_id")),
     )
     if config.num_heads % config.num_kv_heads:
         raise UnsupportedModel(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding, rms_norm, silu
@@ -12,6 +14,16 @@ from gpuruntime.loading.weights import WeightSource
 from gpuruntime.models.batch import ForwardBatch
 from gpuruntime.models.config import ModelConfig
 from gpuruntime.models.rope import RotaryTable, rotate
+
+
+@dataclass(frozen=True, slots=True)
+class LayerInputs:
+    """What every layer of one pass shares: the rotation ``[T, 1, head_dim]``, KV slots ``[T]`` and who sees whom."""
+
+    cos: Tensor
+    sin: Tensor
+    slots: Tensor
+    attention: AttentionPlan
 
 
 class LlamaLayer:
@@ -37,20 +49,19 @@ class LlamaLayer:
         self._down = fused_linear(weights, mlp, {"down_proj": hidden}, middle, bias=config.mlp_bias)
         self.nbytes = sum(part.nbytes for part in (self._qkv, self._out, self._gate_up, self._down))
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, slots: Tensor, pool: Tensor, plan: AttentionPlan) -> Tensor:
-        """Adds the block's output to ``x`` (fp32, in place) and writes the tokens' K and V to ``slots`` of ``pool``."""
+    def forward(self, x: Tensor, pool: Tensor, inputs: LayerInputs) -> None:
+        """Adds the block's output to ``x`` (fp32, in place) and writes the tokens' K and V to ``pool``."""
         config = self._config
         qkv = self._qkv(rms_norm(x, (config.hidden_size,), self._input_norm, self._eps).to(pool.dtype))
         heads = qkv.view(x.shape[0], config.num_heads + 2 * config.num_kv_heads, config.head_dim)
         rotated = config.num_heads + config.num_kv_heads
-        heads[:, :rotated] = rotate(heads[:, :rotated], cos, sin)
+        heads[:, :rotated] = rotate(heads[:, :rotated], inputs.cos, inputs.sin)
         rows = pool.view(pool.shape[0] * pool.shape[1], -1)
-        rows.index_copy_(0, slots, qkv[:, config.q_size :])
-        x += self._out(paged_attention(heads[:, : config.num_heads], pool, plan)).float()
+        rows.index_copy_(0, inputs.slots, qkv[:, config.q_size :])
+        x += self._out(paged_attention(heads[:, : config.num_heads], pool, inputs.attention)).float()
         normed = rms_norm(x, (config.hidden_size,), self._post_norm, self._eps).to(pool.dtype)
         gate, up = self._gate_up(normed).chunk(2, dim=-1)
         x += self._down(silu(gate).mul_(up)).float()
-        return x
 
 
 class LlamaModel:
@@ -71,9 +82,9 @@ class LlamaModel:
     def forward(self, batch: ForwardBatch, pools: Tensor) -> Tensor:
         """Runs one batch over ``pools [layers, blocks, 16, 2, kv_heads, head_dim]``; fp32 logits ``[R, vocab]``."""
         x = embedding(batch.token_ids, self._embedding).float()
-        cos, sin = self._rotary.at(batch.positions)
+        inputs = LayerInputs(*self._rotary.at(batch.positions), batch.slots, batch.attention)
         for layer, pool in zip(self._layers, pools, strict=True):
-            x = layer.forward(x, cos, sin, batch.slots, pool, batch.attention)
+            layer.forward(x, pool, inputs)
         x = x.index_select(0, batch.sample_rows)
         x = rms_norm(x, (self.config.hidden_size,), self._norm, self.config.rms_norm_eps)
         return self._head(x)
