@@ -20,8 +20,3 @@ class RequestIdMiddleware:
             response = self.get_response(request)
         response["x-request-id"] = request_id
         return response
-
-
-def current_request_id() -> str:
-    """The id of the request being served, or an empty string outside one."""
-    return str(structlog.contextvars.get_contextvars().get("request_id", ""))

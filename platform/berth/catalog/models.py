@@ -45,5 +45,6 @@ class Model(models.Model):
     digest = models.CharField(max_length=64, blank=True, db_index=True)
     files = models.JSONField(default=dict, blank=True, help_text="file name -> SHA-256")
     size_bytes = models.BigIntegerField(default=0)
+    header = models.JSONField(default=dict, blank=True, help_text="gpuruntime.modelinfo.ModelInfo of the files")
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)

@@ -24,3 +24,8 @@ class JsonFormatter(structlog.stdlib.ProcessorFormatter):
                 structlog.processors.JSONRenderer(),
             ],
         )
+
+
+def current_request_id() -> str:
+    """The id of the request being served, or an empty string outside one."""
+    return str(structlog.contextvars.get_contextvars().get("request_id", ""))

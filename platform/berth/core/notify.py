@@ -1,0 +1,57 @@
+"""Telling the rest of the platform that something changed. Each acts after the commit; each may be lost.
+
+The receivers poll as well (reconcile every 2 s, agents every 5 s, consoles on reconnect): a message saves time only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from channels.layers import get_channel_layer
+from django.db import transaction
+
+from berth.live import names
+
+log = logging.getLogger(__name__)
+
+
+def nudge_scheduler() -> None:
+    """Reconcile now rather than at the next tick."""
+    transaction.on_commit(_nudge, robust=True)
+
+
+def desired_changed(node_id: str) -> None:
+    """The node's desired state is another: its agent gets it now."""
+    message = {"type": "desired.changed"}
+    transaction.on_commit(partial(_send, names.node_group(node_id), message), robust=True)
+
+
+def changed(what: str, object_id: str, tenant_id: str = "") -> None:
+    """Open consoles refetch ``what`` ("replica", "deployment", "model", "key", "node")."""
+    data = {"type": "changed", "what": what, "id": object_id}
+    groups = [names.PLATFORM_GROUP, *([names.console_group(tenant_id)] if tenant_id else [])]
+    for group in groups:
+        transaction.on_commit(partial(_send, group, {"type": "console.message", "data": data}), robust=True)
+
+
+def _nudge() -> None:
+    from berth.celery import app
+
+    _quietly("scheduler", partial(app.send_task, "scheduler.tasks.reconcile", expires=2, retry=False))
+
+
+def _send(group: str, message: dict[str, Any]) -> None:
+    layer = get_channel_layer()
+    if layer is not None:
+        _quietly(group, partial(async_to_sync(layer.group_send), group, message))
+
+
+def _quietly(to: str, send: Callable[[], object]) -> None:
+    try:
+        send()
+    except Exception as error:  # the broker's and the layer's errors share no base; none may undo a commit
+        log.warning("notification_lost", extra={"to": to, "error": f"{type(error).__name__}: {error}"})

@@ -1,0 +1,64 @@
+"""What a deployment may ask for: refused with the value, the limit and the way out."""
+
+from __future__ import annotations
+
+from berth.catalog.models import ModelState
+from berth.core.errors import Conflict, Invalid
+from berth.deployments.models import Deployment, DesiredState, Engine
+from berth.deployments.needs import longest_of, needs_of_deployment
+from berth.tenants.models import CapacityQuota
+from gpuruntime.modelinfo import MemoryNeeds
+
+MAX_REPLICAS = 1000
+MAX_NUM_SEQS = 1024
+DTYPES = ("bf16", "fp32")
+
+
+def check_settings(deployment: Deployment) -> None:
+    """Raises ``Invalid`` naming the first field that cannot be."""
+    model = deployment.model
+    if model.state != ModelState.READY:
+        raise Invalid(f"{model.name} is {model.state}: {model.reason or 'wait until it is ready'}", field="model")
+    _within("replica_count", deployment.replica_count, 0, MAX_REPLICAS)
+    _within("max_num_seqs", deployment.max_num_seqs, 1, MAX_NUM_SEQS)
+    if deployment.engine not in Engine.values:
+        raise Invalid(f"{deployment.engine!r}: expected one of {', '.join(Engine.values)}", field="engine")
+    if deployment.dtype not in DTYPES:
+        raise Invalid(f"{deployment.dtype!r}: expected one of {', '.join(DTYPES)}", field="dtype")
+    if deployment.max_model_len is not None:
+        _within("max_model_len", deployment.max_model_len, 16, model.context_length)
+    longest = longest_of(model, deployment.max_model_len)
+    _within("default_max_tokens", deployment.default_max_tokens, 1, longest)
+    check_kv(needs_of_deployment(deployment), longest)
+
+
+def check_kv(needs: MemoryNeeds, longest: int) -> None:
+    """One request of full length must fit, or it could never finish."""
+    if needs.kv_capacity_tokens < longest:
+        raise Invalid(
+            f"{needs.kv_bytes} bytes hold {needs.kv_capacity_tokens} tokens; one request may have {longest} "
+            f"({-(-longest // 16) * 16 * needs.kv_bytes_per_token} bytes). Give more, or lower max_model_len",
+            field="kv_bytes",
+        )
+
+
+def _within(field: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise Invalid(f"{value}: expected {low} to {high}", field=field)
+
+
+def check_quota(deployment: Deployment) -> None:
+    """Memory of all the tenant's running deployments against its quota, under the quota's lock."""
+    quota = CapacityQuota.objects.select_for_update().filter(tenant_id=deployment.tenant_id).first()
+    if quota is None or deployment.desired_state != DesiredState.RUNNING:
+        return
+    others = Deployment.objects.for_tenant(deployment.tenant_id).filter(desired_state=DesiredState.RUNNING)
+    rows = [*others.exclude(id=deployment.id).select_related("model"), deployment]
+    wanted = sum(row.replica_count * needs_of_deployment(row).total_bytes for row in rows)
+    limit = quota.guaranteed_bytes + quota.burst_bytes
+    if wanted > limit:
+        raise Conflict(
+            f"This would reserve {wanted >> 20} MiB; the tenant's quota is {limit >> 20} MiB",
+            field="replica_count",
+            code="over_quota",
+        )

@@ -1,0 +1,52 @@
+"""A node's whole desired state, as its agent gets it."""
+
+from __future__ import annotations
+
+from berth.core.secrets import replica_token
+from berth.deployments.models import Deployment, Replica
+from berth.fleet.models import Node, Seat
+from gpuruntime import protocol
+
+
+def desired_for(node: Node) -> protocol.Desired:
+    """Every replica that has a seat on ``node`` and has not ended.
+
+    The generation is read first: then what follows is at least as new as it says, never older.
+    """
+    generation = Node.objects.values_list("generation", flat=True).get(id=node.id)
+    seats = (
+        Seat.objects.filter(slice__gpu__node_id=node.id, replica__ended_at=None)
+        .select_related("slice__gpu", "replica__deployment__model")
+        .order_by("id")
+    )
+    return protocol.Desired(generation=generation, replicas=[_spec(seat) for seat in seats])
+
+
+def _spec(seat: Seat) -> protocol.ReplicaSpec:
+    replica: Replica = seat.replica
+    deployment: Deployment = replica.deployment
+    model = deployment.model
+    return protocol.ReplicaSpec(
+        replica_id=replica.id,
+        deployment=deployment.id,
+        served_model_name=deployment.name,
+        run=replica.run,
+        token=replica_token(replica.id),
+        model_digest=model.digest,
+        model_files=dict(model.files),
+        model_bytes=model.size_bytes,
+        device_uuid=seat.slice.gpu.uuid,
+        memory_bytes=seat.memory_bytes,
+        engine=engine_settings(deployment),
+    )
+
+
+def engine_settings(deployment: Deployment) -> protocol.EngineSettings:
+    return protocol.EngineSettings(
+        engine=deployment.engine,  # type: ignore[arg-type]
+        max_model_len=deployment.max_model_len,
+        max_num_seqs=deployment.max_num_seqs,
+        kv_bytes=deployment.kv_bytes,
+        dtype=deployment.dtype,  # type: ignore[arg-type]
+        default_max_tokens=deployment.default_max_tokens,
+    )

@@ -1,0 +1,38 @@
+"""Reads of nodes, devices and seats: the operator's, and the scheduler's."""
+
+from __future__ import annotations
+
+import hmac
+
+from django.db.models import Count, F, IntegerField, OuterRef, Prefetch, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
+
+from berth.fleet.models import Gpu, Node, Seat, SliceUnit
+from berth.fleet.tokens import token_digest
+
+
+def node_by_token(name: str, token: str) -> Node | None:
+    """The node ``name`` when ``token`` is its own. In constant time once the name is known."""
+    node = Node.objects.filter(name=name).first()
+    if node is None or not hmac.compare_digest(node.token_digest, token_digest(token)):
+        return None
+    return node
+
+
+def nodes() -> QuerySet[Node]:
+    """With devices, and on each device its seats with their replicas' names."""
+    return Node.objects.prefetch_related(Prefetch("gpus", queryset=devices().order_by("index")))
+
+
+def devices() -> QuerySet[Gpu]:
+    """``units_free``: units that no slice owns."""
+    taken = SliceUnit.objects.filter(gpu=OuterRef("pk")).order_by().values("gpu").annotate(n=Count("id")).values("n")
+    free = F("units") - Coalesce(Subquery(taken, output_field=IntegerField()), Value(0))
+    seats = Seat.objects.select_related("replica__deployment", "slice").prefetch_related("slice__units")
+    return Gpu.objects.annotate(units_free=free).prefetch_related(Prefetch("slices__seats", queryset=seats))
+
+
+def schedulable_devices() -> QuerySet[Gpu]:
+    """Present devices of nodes that are not cordoned, in a stable order."""
+    usable = devices().filter(present=True, node__cordoned=False).select_related("node")
+    return usable.order_by("node__name", "index", "id")

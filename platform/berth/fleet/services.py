@@ -1,0 +1,113 @@
+"""Writes of nodes and devices. Seats are in ``fleet.seats`` and re-exported here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.db import IntegrityError, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from berth.audit.services import record
+from berth.core.errors import Conflict
+from berth.core.notify import changed, desired_changed
+from berth.core.version import raise_version
+from berth.fleet.desired import desired_for
+from berth.fleet.models import Gpu, Node, SliceUnit
+from berth.fleet.seats import release_seat, reserve_seat
+from berth.fleet.tokens import new_token, token_digest
+from gpuruntime import protocol
+
+__all__ = [
+    "cordon_node",
+    "create_node",
+    "desired_for",
+    "ensure_node",
+    "observe_node",
+    "raise_generation",
+    "release_seat",
+    "reserve_seat",
+]
+
+
+@transaction.atomic
+def create_node(*, name: str, actor: str) -> tuple[Node, str]:
+    """A node that may join, and its token, shown once."""
+    token = new_token()
+    try:
+        with transaction.atomic():
+            node = Node.objects.create(name=name, token_digest=token_digest(token))
+    except IntegrityError as error:
+        raise Conflict(f"A node named {name!r} exists", field="name", code="name_taken") from error
+    record(actor=actor, action="node.create", obj=node, after={"name": name})
+    changed("node", node.id)
+    return node, token
+
+
+@transaction.atomic
+def ensure_node(*, name: str, token: str, actor: str = "system") -> Node:
+    """The node of that name, opened by ``token``. Idempotent; for nodes whose token is kept elsewhere."""
+    node, made = Node.objects.get_or_create(name=name, defaults={"token_digest": token_digest(token)})
+    if made:
+        record(actor=actor, action="node.create", obj=node, after={"name": name})
+        changed("node", node.id)
+    elif node.token_digest != token_digest(token):
+        node.token_digest = token_digest(token)
+        node.save(update_fields=["token_digest"])
+        record(actor=actor, action="node.set_token", obj=node)
+    return node
+
+
+@transaction.atomic
+def cordon_node(*, node: Node, cordoned: bool, actor: str) -> Node:
+    """A cordoned node gets no new replica; what runs there goes on."""
+    if node.cordoned != cordoned:
+        node.cordoned = cordoned
+        node.save(update_fields=["cordoned"])
+        record(actor=actor, action="node.cordon", obj=node, after={"cordoned": cordoned})
+        changed("node", node.id)
+    return node
+
+
+def raise_generation(node_id: str) -> None:
+    """What should run on the node changed: inside the caller's transaction; tells the agent after the commit."""
+    Node.objects.filter(id=node_id).update(generation=F("generation") + 1)
+    desired_changed(node_id)
+
+
+@transaction.atomic
+def observe_node(*, node: Node, seen: protocol.Hello | protocol.Observed) -> Node:
+    """Store what the agent says of its host and devices. Replicas: ``deployments.services.observe_replicas``."""
+    now = timezone.now()
+    row = Node.objects.select_for_update().get(id=node.id)
+    if isinstance(seen, protocol.Hello):
+        moved = row.address != seen.address
+        row.provider, row.address, row.agent_version = seen.provider, seen.address, seen.agent_version
+        row.boot_id, row.cpu_count, row.memory_bytes = seen.boot_id, seen.cpu_count, seen.memory_bytes
+        row.connected_at = now
+        changed("node", row.id)
+        if moved:
+            raise_version()
+    else:
+        row.observed_generation = seen.generation
+    row.last_seen_at = now
+    row.save()
+    _observe_devices(row, seen.devices)
+    return row
+
+
+def _observe_devices(node: Node, devices: Iterable[protocol.Device]) -> None:
+    known = {gpu.uuid: gpu for gpu in Gpu.objects.select_for_update().filter(node=node).order_by("id")}
+    for device in devices:
+        gpu = known.pop(device.uuid, None) or Gpu(node=node, uuid=device.uuid, units=device.units)
+        # Cutting a device anew under its slices would give units to two owners.
+        if gpu.units != device.units and not SliceUnit.objects.filter(gpu=gpu).exists():
+            gpu.units = device.units
+        gpu.index, gpu.name, gpu.kind, gpu.memory_bytes = device.index, device.name, device.kind, device.memory_bytes
+        gpu.memory_used_bytes, gpu.utilisation = device.memory_used_bytes, device.utilisation
+        gpu.temperature_c, gpu.power_w, gpu.present = device.temperature_c, device.power_w, True
+        gpu.save()
+    for gone in known.values():
+        if gone.present:
+            gone.present = False
+            gone.save(update_fields=["present"])
