@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from berth.config import CONFIG
 from berth.core.secrets import secret
+from berth.embedded.paths import postgres_url, redis_url
 
 BASE_DIR = Path(__file__).resolve().parent
 REPOSITORY = BASE_DIR.parent.parent
@@ -74,10 +75,10 @@ def _database(url: str) -> dict[str, object]:
     }
 
 
-DATABASES = {"default": _database(CONFIG.database_url or "postgresql://postgres@/berth")}
+DATABASES = {"default": _database(CONFIG.database_url or postgres_url(CONFIG.home))}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-REDIS_URL = CONFIG.redis_url or "redis://127.0.0.1:6379/0"
+REDIS_URL = CONFIG.redis_url or redis_url(CONFIG.home)
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
