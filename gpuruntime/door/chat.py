@@ -243,6 +243,7 @@ class Run:
                 last = deltas[-1]
                 done = last.finish_reason is not None
                 if done:
+                    self._count()  # before the client can know that it ended
                     berth = account.berth()
                     usage = usage_of(last.prompt_tokens, last.completion_tokens, account.cached_tokens)
                     out += [frames.finish(last), frames.end(usage, berth)]
@@ -253,6 +254,7 @@ class Run:
                 if done:
                     return
         except ApiError as error:
+            self._count()
             if not started:
                 await send_error(send, error, account.request_id)
             else:
@@ -266,6 +268,7 @@ class Run:
                 parts += [delta.text for delta in deltas]
                 if not deltas or deltas[-1].finish_reason is None:
                     continue
+                self._count()
                 last = deltas[-1]
                 usage = usage_of(last.prompt_tokens, last.completion_tokens, account.cached_tokens)
                 body = completion_body(
@@ -280,6 +283,7 @@ class Run:
                 await send_json(send, 200, body, {REQUEST_ID: account.request_id})
                 return
         except ApiError as error:
+            self._count()
             await send_error(send, error, account.request_id)
 
     def _count(self) -> None:

@@ -58,6 +58,8 @@ class Reporter:
                 if str(error) != refused:  # once, not twice a second for an hour
                     refused = str(error)
                     log.warning("no connection to the control plane: %s", error)
+            except Exception:
+                log.exception("the report to the control plane broke; it is started again")
             await asyncio.sleep(random.uniform(0.2, 2.0))  # noqa: S311
 
     async def flush(self, timeout_s: float) -> None:
@@ -71,12 +73,15 @@ class Reporter:
     async def _session(self, socket: ClientConnection) -> None:
         self._replica.spool.forget_sent()
         await socket.send(encode(self._hello()))
-        async with asyncio.TaskGroup() as group:
-            reader = group.create_task(self._read(socket))
-            try:
-                await self._write(socket)
-            finally:
-                reader.cancel()
+        tasks = {asyncio.create_task(self._read(socket)), asyncio.create_task(self._write(socket))}
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(self, socket: ClientConnection) -> None:
         async for data in socket:
@@ -85,7 +90,6 @@ class Reporter:
             except ProtocolError as error:
                 log.warning("ignored: %s", error)
             self._check_flushed()
-        raise ConnectionResetError("the control plane closed the connection")
 
     async def _write(self, socket: ClientConnection) -> None:
         spool = self._replica.spool

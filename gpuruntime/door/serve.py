@@ -55,7 +55,7 @@ class Runtime:
         """Serves until told to stop. The exit code."""
         config, replica = self._settings.config, self._replica
         try:
-            listener = _listen(config.host, config.port)
+            listener = listen(config.host, config.port)
         except OSError as error:
             return self._fail(f"cannot listen on {config.host}:{config.port}: {error.strerror or error}")
         replica.port = listener.getsockname()[1]
@@ -195,7 +195,7 @@ def say(text: str, stream: TextIO | None = None) -> None:
         print(text, file=stream or sys.stdout, flush=True)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

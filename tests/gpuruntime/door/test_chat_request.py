@@ -1,0 +1,98 @@
+"""What a body may say: each malformed one is a 400 that names its field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gpuruntime.door.chat_request import parse_chat
+from gpuruntime.door.errors import ApiError
+
+USER = [{"role": "user", "content": "hi"}]
+
+
+def body(**fields: Any) -> bytes:
+    return json.dumps({"model": "m", "messages": USER, **fields}).encode()
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"model": 3}, "model"),
+        ({"messages": "hi"}, "messages"),
+        ({"messages": []}, "messages"),
+        ({"messages": [*USER, {"role": "robot", "content": "x"}]}, "messages[1].role"),
+        ({"messages": [*USER, {"content": "x"}]}, "messages[1].role"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": None}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0]"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 1.5}, "max_tokens"),
+        ({"max_completion_tokens": -1}, "max_completion_tokens"),
+        ({"temperature": 2.1}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"top_p": 0}, "top_p"),
+        ({"top_p": 1.01}, "top_p"),
+        ({"top_k": -2}, "top_k"),
+        ({"seed": 1 << 63}, "seed"),
+        ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
+        ({"stop": ""}, "stop"),
+        ({"stop": 4}, "stop"),
+        ({"n": 2}, "n"),
+        ({"stream": "yes"}, "stream"),
+        ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
+        ({"ignore_eos": "no"}, "ignore_eos"),
+    ],
+)
+def test_a_wrong_field_is_named(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        parse_chat(body(**fields))
+    assert (caught.value.status, caught.value.param) == (400, param)
+    error = json.loads(caught.value.body())["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["type"] == "invalid_request_error"
+    assert param in error["message"]
+
+
+@pytest.mark.parametrize("missing", ["model", "messages"])
+def test_a_missing_field_is_named(missing: str) -> None:
+    fields = json.loads(body())
+    del fields[missing]
+    with pytest.raises(ApiError) as caught:
+        parse_chat(json.dumps(fields).encode())
+    assert caught.value.param == missing
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"[1]", b"\xff\xfe", b'{"model": "m", "messages": [' + b"[" * 100_000])
+def test_what_is_no_json_object_is_400(raw: bytes) -> None:
+    with pytest.raises(ApiError) as caught:
+        parse_chat(raw)
+    assert caught.value.status == 400
+
+
+def test_content_may_be_text_parts_or_null_and_unknown_fields_are_ignored() -> None:
+    messages = [
+        {"role": "developer", "content": "be brief"},
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "assistant", "content": None, "tool_calls": []},
+    ]
+    request = parse_chat(body(messages=messages, frobnicate={"x": 1}))
+    assert request.messages == [
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": "a\nb"},
+        {"role": "assistant", "content": ""},
+    ]
+
+
+def test_the_models_own_sampling_fills_only_what_the_client_left_out() -> None:
+    defaults = {"temperature": 0.2, "top_p": 0.9}
+    params = parse_chat(body(temperature=0, stop="END", seed=7)).params(5, defaults)
+    assert (params.temperature, params.top_p, params.seed, params.stop) == (0, 0.9, 7, ("END",))
+    bare = parse_chat(body()).params(5, {})
+    assert (bare.temperature, bare.top_p, bare.top_k, bare.seed) == (1.0, 1.0, 0, None)
+
+
+def test_max_completion_tokens_wins_over_its_old_name() -> None:
+    assert parse_chat(body(max_tokens=5, max_completion_tokens=9)).max_tokens == 9

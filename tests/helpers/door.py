@@ -1,0 +1,226 @@
+"""Doors for tests: one in this process around a scripted backend, on a real socket; and whole runtime processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import uvicorn
+
+from gpuruntime.backend import (
+    BackendInfo,
+    BackendStats,
+    BadPrompt,
+    Delta,
+    EngineFailed,
+    Prompt,
+    SamplingParams,
+    Timings,
+)
+from gpuruntime.door.app import build_app
+from gpuruntime.door.replica import Replica
+from gpuruntime.door.serve import listen
+from gpuruntime.protocol import EndedRequest, EngineSettings, RunFile, RuntimeConfig
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TOKEN = "door-token"
+AUTH = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@dataclass
+class ScriptedBackend:
+    """Answers with "w0 w1 ..." one word a step; one prompt token a character of the last message."""
+
+    step_s: float = 0.0
+    fail_after: int | None = None
+    gate: asyncio.Event | None = None
+    order: list[str] = field(default_factory=list)
+    params: list[SamplingParams] = field(default_factory=list)
+    generated: dict[str, int] = field(default_factory=dict)
+    closed: list[str] = field(default_factory=list)
+    defaults: dict[str, float] = field(default_factory=dict)
+    context: int = 1000
+
+    def info(self, max_num_seqs: int) -> BackendInfo:
+        return BackendInfo("scripted", "m", self.context, max_num_seqs, None, None, "none")
+
+    async def start(self) -> BackendInfo:
+        return self.info(64)
+
+    async def stop(self) -> None: ...
+
+    async def prepare(self, messages: list[dict[str, Any]], salt: bytes) -> Prompt:
+        text = messages[-1]["content"]
+        if text == "unrenderable":
+            raise BadPrompt("the template refuses this", "messages")
+        return Prompt(tuple(messages), tuple(text.encode()), salt)
+
+    async def generate(self, request_id: str, prompt: Prompt, params: SamplingParams) -> AsyncGenerator[Delta]:
+        assert prompt.token_ids is not None
+        length = len(prompt.token_ids)
+        self.order.append(request_id)
+        self.params.append(params)
+        try:
+            if self.gate is not None:
+                await self.gate.wait()
+            for count in range(1, params.max_tokens + 1):
+                if self.step_s:
+                    await asyncio.sleep(self.step_s)
+                if self.fail_after is not None and count > self.fail_after:
+                    raise EngineFailed("scripted failure")
+                self.generated[request_id] = count
+                last = count == params.max_tokens
+                timings = Timings(1.0, 2.0, 3.0, 0, 0, length, 0.5, 0.75) if last else None
+                yield Delta(f"w{count - 1} ", 1, count, length, "length" if last else None, timings)
+        finally:
+            self.closed.append(request_id)
+
+    def stats(self) -> BackendStats:
+        return BackendStats(completion_tokens_total=sum(self.generated.values()))
+
+    def default_sampling(self) -> dict[str, float]:
+        return self.defaults
+
+    def alive(self) -> bool:
+        return True
+
+
+@dataclass
+class OpenDoor:
+    replica: Replica
+    url: str
+    http: aiohttp.ClientSession
+
+    def chat(self, content: str = "hello", headers: dict[str, str] | None = None, **body: Any) -> Any:
+        """The context manager of one POST."""
+        payload = {"model": "m", "messages": [{"role": "user", "content": content}], **body}
+        return self.http.post(f"{self.url}/v1/chat/completions", json=payload, headers={**AUTH, **(headers or {})})
+
+    def ended(self) -> list[EndedRequest]:
+        return self.replica.spool.unsent()
+
+
+class _Server(uvicorn.Server):
+    @asynccontextmanager
+    async def running(self, listener: Any) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._serve(sockets=[listener]))
+        while not self.started:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        try:
+            yield
+        finally:
+            self.should_exit = True
+            await task
+
+
+@asynccontextmanager
+async def open_door(
+    backend: ScriptedBackend, *, spool_dir: str = "", control_url: str = "", ready: bool = True, **settings: Any
+) -> AsyncIterator[OpenDoor]:
+    """The real application on a real socket. ``settings`` are of ``EngineSettings``."""
+    config = RuntimeConfig(
+        replica_id="rep_1",
+        deployment="dep_1",
+        model_path="",
+        served_model_name="m",
+        token=TOKEN,
+        run_file="",
+        spool_dir=spool_dir,
+        control_url=control_url,
+        engine=EngineSettings(**settings),
+    )
+    replica = Replica(config)
+    if ready:
+        replica.serve(backend, backend.info(config.engine.max_num_seqs))
+    listener = listen("127.0.0.1", 0)
+    server = _Server(
+        uvicorn.Config(build_app(replica), lifespan="off", log_config=None, timeout_graceful_shutdown=1, ws="none")
+    )
+    async with server.running(listener), aiohttp.ClientSession() as http:
+        yield OpenDoor(replica, f"http://127.0.0.1:{listener.getsockname()[1]}", http)
+    await replica.spool.close()
+
+
+def sse(raw: bytes) -> list[Any]:
+    """The frames of a stream; ``[DONE]`` as that string."""
+    data = [line[6:] for line in raw.decode().split("\n") if line.startswith("data: ")]
+    return [item if item == "[DONE]" else json.loads(item) for item in data]
+
+
+class RuntimeProcess:
+    """``python -m gpuruntime serve`` as the agent starts it: configuration on stdin, a run file to watch."""
+
+    def __init__(self, folder: Path, model: Path, *, replica_id: str = "rep_p", **over: Any) -> None:
+        self.folder = folder
+        self.run_file = folder / f"{replica_id}.run"
+        self.run_file.unlink(missing_ok=True)
+        settings = {"kv_bytes": 64 << 20, **over.pop("engine", {})}
+        self.config = RuntimeConfig(
+            replica_id=replica_id,
+            deployment="dep_1",
+            model_path=str(model),
+            served_model_name="m",
+            token=TOKEN,
+            run_file=str(self.run_file),
+            spool_dir=str(folder / "spool"),
+            cache_dir=str(folder / "cache"),
+            engine=EngineSettings(**settings),
+            **over,
+        )
+        self.log = (folder / f"{replica_id}.log").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gpuruntime", "serve"],
+            stdin=subprocess.PIPE,
+            stdout=self.log,
+            stderr=self.log,
+            cwd=REPOSITORY,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        )
+        assert self.process.stdin is not None
+        self.process.stdin.write(msgspec.json.encode(self.config))
+        self.process.stdin.close()
+
+    def state(self) -> RunFile | None:
+        try:
+            return msgspec.json.decode(self.run_file.read_bytes(), type=RunFile)
+        except FileNotFoundError:
+            return None
+
+    def wait_for(self, *states: str, timeout_s: float = 60) -> RunFile:
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            run = self.state()
+            if run is not None and run.state in states:
+                return run
+            time.sleep(0.02)
+        raise AssertionError(f"not {states} within {timeout_s} s: {self.state()}\n{self.logged()}")
+
+    @property
+    def url(self) -> str:
+        run = self.state()
+        assert run is not None
+        return f"http://127.0.0.1:{run.port}"
+
+    def logged(self) -> str:
+        return Path(self.log.name).read_text()
+
+    def spooled(self) -> list[dict[str, Any]]:
+        files = (self.folder / "spool").glob("*.spool")
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.log.close()
