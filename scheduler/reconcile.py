@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import Literal
 
 from scheduler.watch import NODE_HEARD_S
@@ -49,7 +48,7 @@ class Device:
         return max(0, self.units - self.used_units)
 
     def units_for(self, memory_bytes: int) -> int:
-        return max(1, ceil(memory_bytes / self.unit_bytes))
+        return max(1, -(-memory_bytes * self.units // self.memory_bytes))
 
 
 @dataclass(frozen=True)

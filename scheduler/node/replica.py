@@ -25,8 +25,10 @@ FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 60.0
 # Ready for this long, a replica has recovered: the next crash counts as the first.
 RECOVERED_S = 60.0
-# A runtime bounds its own drain; only one that overruns this much is killed.
-DRAIN_SLACK_S = 3.0
+# A runtime bounds its own drain, then flushes what it counted; only one that overruns this much is killed.
+DRAIN_SLACK_S = 8.0
+# A second SIGTERM means "at once", so an agent that adopts a draining runtime first lets it act on the one it had.
+SIGNAL_ACTS_WITHIN_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -160,11 +162,13 @@ class Replica:
         if record.drain_since is None:
             record.drain_since = now
             process.write_record(self.state, record)
-        if not self._told_to_stop:
-            # Also after a restart of the agent: the one before may have died between its note and the signal.
+            process.terminate(record)
+            self._told_to_stop = True
+        elif not self._told_to_stop and now - record.drain_since > SIGNAL_ACTS_WITHIN_S:
+            # The agent before may have died between its note and the signal.
             self._told_to_stop = True
             run = self._own_run_file()
-            if run is None or run.state != "draining":
+            if run is None or run.state in ("loading", "ready"):
                 process.terminate(record)
         elif now - record.drain_since > timeout_s + DRAIN_SLACK_S:
             process.kill(record)
@@ -265,11 +269,10 @@ class Replica:
             alive=record.alive(),
             pid=record.pid,
             restarts=self.restarts,
-            memory_bytes=record.memory_bytes,
         )
         if run is not None:
             found.state, found.reason, found.port, found.epoch = run.state, run.reason, run.port, run.epoch
-            found.memory_bytes = run.memory_bytes or record.memory_bytes
+            found.memory_bytes = run.memory_bytes
         if record.drain_since is not None and found.state != "stopped":
             found.state, found.reason = "draining", "Finishing the requests it has; it takes no new ones"
         elif found.state == "stopped":

@@ -34,14 +34,17 @@ def create_replica(*, deployment: Deployment, reason: str) -> Replica:
 
 
 @transaction.atomic
-def drain_replica(*, replica: Replica, reason: str) -> Replica:
-    """It takes no new request, finishes what runs and ends. One that never had a seat ends here. Idempotent."""
+def drain_replica(*, replica: Replica, reason: str, state: str = ReplicaState.DRAINING) -> Replica:
+    """It takes no new request, finishes what runs and ends. One that never had a seat ends here. Idempotent.
+
+    ``state`` lost: nobody hears it; it keeps its seat until its agent says that it is gone.
+    """
     row = _lock(replica)
     if row.ended_at is not None or not row.run:
         return row
     if row.node_id is None:
         return end_replica(replica=row, state=ReplicaState.STOPPED, reason=reason)
-    row.run, row.state, row.reason = False, ReplicaState.DRAINING, reason
+    row.run, row.state, row.reason = False, state, reason
     row.save(update_fields=["run", "state", "reason"])
     record(actor=ACTOR, action="replica.drain", obj=row, after={"reason": reason})
     _moved(row)

@@ -8,10 +8,13 @@ USAGE_STREAM = "berth:usage"
 ENDED_STREAM = "berth:ended"
 DELTAS_STREAM = "berth:deltas"
 LEDGER_GROUP = "ledger"
+SUSPECTS = "berth:suspects"
 
 ALIVE_TTL_S = 10
 GATEWAY_TTL_S = 5
 LOG_LINES = 200
+# Since when the scheduler can see, and which replicas it misses (scheduler.watch); gone with Redis, as it must be.
+WATCH = "berth:watch"
 
 
 def alive(replica_id: str) -> str:
@@ -36,6 +39,11 @@ def gateway(gateway_id: str) -> str:
 
 def open_request(request_id: str) -> str:
     return f"berth:open:{request_id}"
+
+
+def limits(scope: str) -> tuple[str, str, str]:
+    """Admission's counters: requests a second, tokens a second, leases."""
+    return f"berth:limit:{scope}:requests", f"berth:limit:{scope}:tokens", f"berth:limit:{scope}:leases"
 
 
 def node_group(node_id: str) -> str:
