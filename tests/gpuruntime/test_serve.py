@@ -18,10 +18,10 @@ from typing import Any
 import openai
 import psutil
 import pytest
-from helpers.door import AUTH, REPOSITORY, TOKEN, RuntimeProcess
-from helpers.model import smollm2_dir
 
 from gpuruntime.process import is_process, process_start_time
+from helpers.door import AUTH, REPOSITORY, TOKEN, RuntimeProcess
+from helpers.model import smollm2_dir
 
 __all__ = ["smollm2_dir"]
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]

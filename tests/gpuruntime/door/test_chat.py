@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 import pytest
-from helpers.door import AUTH, ScriptedBackend, open_door, sse
 
 from gpuruntime.protocol import Load
+from helpers.door import AUTH, ScriptedBackend, open_door, sse
 
 USAGE = {"include_usage": True, "continuous_usage_stats": True}
 
@@ -21,11 +21,11 @@ async def until(condition: Any, timeout_s: float = 3) -> None:
 
 
 async def test_a_stream_is_openais_frames_with_the_running_usage_and_the_berth_object() -> None:
-    async with open_door(ScriptedBackend()) as door:
-        async with door.chat("hello", max_tokens=3, stream=True, stream_options=USAGE) as response:
-            assert response.status == 200
-            assert response.content_type == "text/event-stream"
-            frames = sse(await response.read())
+    body = {"max_tokens": 3, "stream": True, "stream_options": USAGE}
+    async with open_door(ScriptedBackend()) as door, door.chat("hello", **body) as response:
+        assert response.status == 200
+        assert response.content_type == "text/event-stream"
+        frames = sse(await response.read())
     role, *texts, finish, usage, done = frames
     assert role["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert [frame["choices"][0]["delta"]["content"] for frame in texts] == ["w0 ", "w1 ", "w2 "]
@@ -101,9 +101,12 @@ async def test_every_response_says_how_loaded_the_door_is() -> None:
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 async def test_a_wrong_path_or_method_gets_openais_error_object(method: str) -> None:
-    async with open_door(ScriptedBackend()) as door:
-        async with door.http.request(method, door.url + "/v1/chat/completions", headers=AUTH) as response:
-            assert (response.status, (await response.json())["error"]["code"]) == (405, "method_not_allowed")
+    path = "/v1/chat/completions"
+    async with (
+        open_door(ScriptedBackend()) as door,
+        door.http.request(method, door.url + path, headers=AUTH) as response,
+    ):
+        assert (response.status, (await response.json())["error"]["code"]) == (405, "method_not_allowed")
 
 
 async def test_loading_refuses_with_a_reason_and_retry_after() -> None:

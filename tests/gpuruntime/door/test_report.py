@@ -8,11 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from helpers.door import TOKEN, OpenDoor, ScriptedBackend, open_door
 from websockets.asyncio.server import ServerConnection, serve
 
+from gpuruntime.door.counting import Account
 from gpuruntime.door.report import Reporter
+from gpuruntime.goodput import Outcome
 from gpuruntime.protocol import Ended, EndedAck, RuntimeHello, Stats, decode_runtime, encode
+from helpers.door import TOKEN, OpenDoor, ScriptedBackend, open_door
 
 
 @dataclass
@@ -115,15 +117,8 @@ async def test_goodbye_waits_for_the_last_acknowledgement() -> None:
     async with control.up(), reporting(control) as (door, reporter):
         await until(lambda: control.all(Stats))
         door.replica.become("draining")
-        await chat_record(door)
+        door.replica.counter.end(Account("req_last", "ten_a", 0.0), Outcome.COMPLETED)
         await reporter.flush(5)
         assert len(door.replica.spool) == 0
     assert control.all(Stats)[-1].state == "draining"
     assert [request.request_id for message in control.all(Ended) for request in message.requests] == ["req_last"]
-
-
-async def chat_record(door: OpenDoor) -> None:
-    from gpuruntime.door.counting import Account
-    from gpuruntime.goodput import Outcome
-
-    door.replica.counter.end(Account("req_last", "ten_a", 0.0), Outcome.COMPLETED)

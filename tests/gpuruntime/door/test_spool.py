@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
+
+import pytest
 
 from gpuruntime.door.spool import BATCH, Spool, read_spool
 from gpuruntime.protocol import EndedRequest
@@ -27,6 +30,10 @@ def ids(requests: list[EndedRequest]) -> list[str]:
     return [request.request_id for request in requests]
 
 
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 async def test_the_file_holds_each_request_at_once_and_is_emptied_by_the_last_acknowledgement(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path), "rep_1", "e1")
     for number in range(3):
@@ -39,7 +46,7 @@ async def test_the_file_holds_each_request_at_once_and_is_emptied_by_the_last_ac
     spool.acknowledge(batch[2:])
     assert (tmp_path / "rep_1.e1.spool").stat().st_size == 0
     await spool.close()
-    assert list(tmp_path.iterdir()) == []
+    assert names(tmp_path) == []
 
 
 async def test_what_a_dead_process_left_is_taken_over_by_its_successor_only(tmp_path: Path) -> None:
@@ -49,7 +56,7 @@ async def test_what_a_dead_process_left_is_taken_over_by_its_successor_only(tmp_
     (tmp_path / "rep_2.e0.spool").write_bytes(line % (3, b"rep_2"))
     spool = Spool(str(tmp_path), "rep_1", "e1")
     assert ids(spool.unsent()) == ["req_1", "req_2"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["rep_1.e1.spool", "rep_2.e0.spool"]
+    assert names(tmp_path) == ["rep_1.e1.spool", "rep_2.e0.spool"]
     assert ids(read_spool(tmp_path / "rep_1.e1.spool")) == ["req_1", "req_2"]
     await spool.close()
 
@@ -86,17 +93,15 @@ async def test_an_acknowledgement_drops_only_what_was_sent() -> None:
     assert len(spool) == 1
 
 
-async def test_a_long_file_is_compacted_and_still_replays(tmp_path: Path, monkeypatch: object) -> None:
-    import gpuruntime.door.spool as module
-
-    monkeypatch.setattr(module, "COMPACT_BYTES", 2000)  # type: ignore[attr-defined]
+async def test_a_long_file_is_compacted_and_still_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuruntime.door.spool.COMPACT_BYTES", 2000)
     spool = Spool(str(tmp_path), "rep_1", "e1")
     for number in range(40):
         spool.append(ended(number))
     sent = ids(spool.unsent())
     spool.acknowledge(sent[:38])
-    (file,) = tmp_path.iterdir()
-    assert ids(read_spool(file)) == sent[38:]
+    (name,) = names(tmp_path)
+    assert ids(read_spool(tmp_path / name)) == sent[38:]
     spool.append(ended(99))
     await spool.close()
     successor = Spool(str(tmp_path), "rep_1", "e2")
@@ -106,8 +111,6 @@ async def test_a_long_file_is_compacted_and_still_replays(tmp_path: Path, monkey
 
 async def test_a_full_disk_costs_no_request(tmp_path: Path) -> None:
     """/dev/full fails every write with ENOSPC."""
-    import os
-
     spool = Spool(str(tmp_path), "rep_1", "e1")
     assert spool._fd is not None
     full = os.open("/dev/full", os.O_WRONLY)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from helpers.door import AUTH, REPOSITORY, RuntimeProcess, sse
 from helpers.model import smollm2_dir
 
