@@ -180,11 +180,16 @@ class _Plan:
         self.now = now
         self.observed = observed
         self.nodes = {node.id: node for node in observed.nodes}
+        by_name = sorted(observed.nodes, key=lambda node: node.name)
+        self.usable = [node for node in by_name if node.heard(now) and not node.cordoned]
         self.devices = {device.id: device for node in observed.nodes for device in node.devices}
         self.free = {device.id: device.free_units for device in self.devices.values()}
         self.actions: list[Action] = []
         self.failures = list(observed.failures)
         self.waiting: list[tuple[Deployment, Replica | None, str | None]] = []
+        # Placements only use units up: what found no room, and what is larger, finds none later.
+        self.no_room_from: int | None = None
+        self.reasons: dict[int, str] = {}
         counted: dict[str, list[Replica]] = {deployment.id: [] for deployment in desired.deployments}
         for replica in sorted(observed.replicas, key=_age):
             if not self._keeps(replica):
@@ -295,7 +300,9 @@ class _Plan:
     def _explain(self, deployment: Deployment, replica: Replica | None, hold: str | None) -> None:
         # After all placements: the reason names what is free then, and is the same at the next tick.
         memory_bytes = replica.memory_bytes if replica is not None else deployment.memory_bytes
-        reason = hold or no_room_reason(self._usable(), memory_bytes, self.free)
+        if memory_bytes not in self.reasons:
+            self.reasons[memory_bytes] = no_room_reason(self.usable, memory_bytes, self.free)
+        reason = hold or self.reasons[memory_bytes]
         if replica is None:
             self.actions.append(CreateReplica(deployment.id, reason))
         elif replica.reason != reason:
@@ -308,18 +315,19 @@ class _Plan:
 
         While ``retry`` is False, nodes where one failed are left out.
         """
+        if self.no_room_from is not None and memory_bytes >= self.no_room_from:
+            return None
         failed = {failure.node for failure in self.failures if failure.deployment == deployment}
-        nodes = sorted(self._usable(), key=lambda node: (node.id in failed, node.id in taken, node.name))
+        nodes = sorted(self.usable, key=lambda node: (node.id in failed, node.id in taken))  # stable: then by name
         for node in nodes:
             if node.id in failed and not retry:
                 continue
             for device in node.devices:
                 if device.units_for(memory_bytes) <= self.free[device.id]:
                     return node, device
+        if retry:
+            self.no_room_from = memory_bytes
         return None
-
-    def _usable(self) -> list[Node]:
-        return [node for node in self.observed.nodes if node.heard(self.now) and not node.cordoned]
 
     def _hold(self, deployment: str) -> str | None:
         """Why a deployment that failed must wait before a node is tried once more; None when it need not."""
