@@ -24,8 +24,8 @@ from gpuruntime.protocol import RunFile
 from scheduler.node.paths import StateDir, boot_id, write_atomically
 
 ROTATE_BYTES = 8 << 20
-# What the agent alone may know; a runtime gets its own token with its configuration.
-_AGENT_SECRETS = ("BERTH_NODE_TOKEN",)
+# A runtime learns what it needs from its configuration; of the platform's settings it may see these alone.
+RUNTIME_SETTINGS = frozenset({"BERTH_VLLM_BIN"})
 
 
 class ProcessRecord(msgspec.Struct, kw_only=True):
@@ -102,7 +102,9 @@ def spawn(state: StateDir, record: ProcessRecord, command: list[str], config: by
     Raises OSError (no such program, no process left, disk full); then nothing runs.
     """
     state.run_file(record.replica_id).unlink(missing_ok=True)
-    environment = {key: value for key, value in os.environ.items() if key not in _AGENT_SECRETS}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith("BERTH_") or key in RUNTIME_SETTINGS
+    }
     environment["PYTHONUNBUFFERED"] = "1"
     with _open_log(state.log_file(record.replica_id)) as log:
         child = subprocess.Popen(

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +38,17 @@ def test_starts_what_is_wanted_and_drains_what_is_not(bench: Any, spec: Spec) ->
 
     bench.want()
     bench.until(lambda: bench.supervisor.observed() == [])
+
+
+def test_a_runtime_sees_none_of_the_platforms_secrets(bench: Any, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTH_NODE_TOKEN", "node-secret")
+    monkeypatch.setenv("BERTH_DATABASE_URL", "postgresql://user:secret@host/db")
+    monkeypatch.setenv("BERTH_VLLM_BIN", "/opt/vllm")
+    bench.want(spec())
+    pid = bench.until_state("ready").pid
+    names = {entry.split("=")[0] for entry in Path(f"/proc/{pid}/environ").read_text().split("\0")}
+    assert {name for name in names if name.startswith("BERTH_")} == {"BERTH_VLLM_BIN"}
+    assert "secret" not in Path(f"/proc/{pid}/cmdline").read_text()
 
 
 def test_applying_the_same_again_changes_nothing(bench: Any, spec: Spec) -> None:
