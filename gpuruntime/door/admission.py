@@ -82,14 +82,17 @@ class Admission:
         wait_s = self.throughput.wait_s(max(0, ahead), self.capacity)
         return 1000 * (wait_s + (self.throughput.first_token_s or 0.0))
 
-    def ticket(self, tenant: str, weight: float, new_prompt_tokens: int, max_tokens: int, slo: Slo) -> Ticket:
+    def ticket(
+        self, tenant: str, *, weight: float, new_prompt_tokens: int, max_tokens: int, slo: Slo, received_s: float
+    ) -> Ticket:
+        """``received_s``: when the body was read, by the same clock; the durations of ``slo`` began there."""
         prefill_s = self.throughput.first_token_s or 0.0
         expected = self.throughput.output_tokens
         return Ticket(
             tenant=tenant,
             weight=weight,
             cost=new_prompt_tokens + (max_tokens if expected is None else min(max_tokens, expected)),
-            latest_start=self._clock() + slo.ttft_left_s(new_prompt_tokens) - prefill_s,
+            latest_start=received_s + slo.ttft_left_s(new_prompt_tokens) - prefill_s,
         )
 
     async def enter(self, ticket: Ticket) -> None:

@@ -90,6 +90,7 @@ class ChatEndpoint:
             raise bad_request(str(error), error.param, error.code) from error
         except EngineFailed as error:
             raise ApiError(500, f"The engine failed: {error}", code="engine_failed") from error
+        replica.require_ready()  # again: a drain may have begun meanwhile, and it waits only for whom it knows
         known = len(prompt.token_ids) if prompt.token_ids is not None else 0
         context = min(info.max_model_len, info.kv_capacity_tokens or info.max_model_len)
         max_tokens = room_for(request, known, context, replica.config.engine.default_max_tokens)
@@ -99,12 +100,13 @@ class ChatEndpoint:
             account.new_prompt_tokens = replica.seen.new_tokens(hashes, known)
         ticket = replica.admission.ticket(
             account.tenant,
-            max(_number(headers, WEIGHT) or 1.0, 1e-3),
-            account.new_prompt_tokens or 0,
-            max_tokens,
-            read_slo(headers),
+            weight=max(_number(headers, WEIGHT) or 1.0, 1e-3),
+            new_prompt_tokens=account.new_prompt_tokens or 0,
+            max_tokens=max_tokens,
+            slo=read_slo(headers),
+            received_s=received_s,
         )
-        params = request.params(max_tokens, backend.default_sampling())
+        params = request.params(max_tokens, replica.default_sampling)
         return Run(replica, backend, request, prompt, params, account, ticket, hashes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, field
 
@@ -10,6 +11,8 @@ from gpuruntime.door.metrics import Metrics
 from gpuruntime.door.spool import Spool
 from gpuruntime.goodput import Outcome
 from gpuruntime.protocol import EndedRequest
+
+log = logging.getLogger("gpuruntime.counting")
 
 
 @dataclass(slots=True)
@@ -124,6 +127,8 @@ class Counter:
         ended = account.record(outcome, *self._identity)
         self._spool.append(ended)
         self._metrics.observe(ended)
+        if outcome not in (Outcome.COMPLETED, Outcome.CLIENT_LEFT):
+            log.warning("request_id=%s tenant=%s outcome=%s", ended.request_id, ended.tenant, ended.outcome)
         executed = ended.executed_ideal_s if ended.executed_ideal_s is not None else ended.ideal_s
         if executed:
             self.work.add(account.tenant, executed)

@@ -39,6 +39,7 @@ class Replica:
         self.port = 0
         self.backend: Backend | None = None
         self.info: BackendInfo | None = None
+        self.default_sampling: dict[str, float] = {}
         settings = config.engine
         self.admission = Admission(settings.max_num_seqs, settings.max_queue, settings.queue_timeout_s)
         self.seen = SeenBlocks()
@@ -68,6 +69,7 @@ class Replica:
         """The engine is up: open the door."""
         self.backend = backend
         self.info = info
+        self.default_sampling = backend.default_sampling()
         self.admission.capacity = min(self.config.engine.max_num_seqs, info.max_num_seqs)
         self.become("ready")
 

@@ -121,9 +121,12 @@ class Runtime:
             if backend is not None:
                 await backend.stop()
             raise
-        except (ValueError, OSError, ImportError, RuntimeError, MemoryError) as error:
+        except (ValueError, OSError) as error:
+            log.error("the model cannot be loaded: %s", error)
+            return str(error)
+        except (ImportError, RuntimeError, MemoryError) as error:
             log.exception("the model cannot be loaded")
-            return str(error) or type(error).__name__
+            return f"{type(error).__name__}: {error}"
         self._replica.serve(backend, info)
         return None
 
@@ -174,6 +177,8 @@ class Runtime:
     def _signalled(self) -> None:
         if self._stop.is_set():
             self._at_once.set()
+        elif self._settings.standalone and self._replica.active:
+            say(f"\nfinishing {len(self._replica.active)} requests; once more stops at once")
         self._stop.set()
 
     def _announce(self) -> None:
@@ -217,7 +222,7 @@ def main(argv: list[str]) -> int:
         say(f"error: {error}", sys.stderr)
         return 2
     if settings.standalone:
-        logging.getLogger("gpuruntime").setLevel(logging.WARNING)
+        logging.getLogger().setLevel(logging.WARNING)
     else:
         with contextlib.suppress(PermissionError):  # it leads its own session already
             os.setsid()

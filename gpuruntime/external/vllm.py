@@ -111,7 +111,6 @@ class VllmBackend(OpenAIServerBackend):
             *("--max-model-len", str(self._max_model_len)),
             *("--kv-cache-memory-bytes", str(settings.kv_bytes)),
             "--enable-prompt-tokens-details",
-            "--disable-log-requests",
             *settings.extra_args,
         ]
 

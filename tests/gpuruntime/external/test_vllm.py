@@ -65,7 +65,7 @@ def post(runtime: RuntimeProcess, **fields: object) -> urllib.request.Request:
 
 
 def test_vllm_serves_and_is_counted_like_our_own_engine(runtime: RuntimeProcess) -> None:
-    runtime.wait_for("ready", "failed", timeout_s=600)
+    assert runtime.wait_for("ready", "failed", timeout_s=600).state == "ready", runtime.logged()
     with urllib.request.urlopen(post(runtime, max_tokens=20)) as response:
         frames = sse(response.read())
     text = "".join(f["choices"][0]["delta"].get("content") or "" for f in frames[:-2])
