@@ -183,7 +183,7 @@ class Up:
         why = wait_until(lambda: job.state is State.ENDED, self._tick, timeout_s=timeout_s)
         if why or job.exit_code:
             raise StepFailed(f"{spec.name} failed: {why or job.last_exit}.{last_lines(spec.log)}")
-        del self.supervisor.children[spec.name]
+        self.supervisor.forget(spec.name)
         output = spec.output.read_text()
         spec.output.unlink()  # it may hold a password or a key
         return output

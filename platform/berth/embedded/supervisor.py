@@ -50,6 +50,11 @@ class Supervisor:
             child.start()
         return child
 
+    def forget(self, name: str) -> None:
+        """A job that ended."""
+        del self.children[name]
+        self._save()
+
     def tick(self) -> None:
         """One look at every child; never blocks."""
         for child in self.children.values():
