@@ -46,6 +46,11 @@ def limits(scope: str) -> tuple[str, str, str]:
     return f"berth:limit:{scope}:requests", f"berth:limit:{scope}:tokens", f"berth:limit:{scope}:leases"
 
 
+def history(scope: str) -> str:
+    """The last windows of a tenant or of "platform", oldest first, as JSON."""
+    return f"berth:history:{scope}"
+
+
 def node_group(node_id: str) -> str:
     return f"node.{node_id}"
 

@@ -1,0 +1,143 @@
+"""Closes requests: their verdict, their place in the windows, their record. Nothing is lost while Redis is away.
+
+close() --sync--> [settlements, windows] --worker, in batches--> settle.lua, berth:deltas
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redis import asyncio as aioredis
+from redis.exceptions import NoScriptError, RedisError
+
+from berth.gateway.admission import Grant, scope_of
+from berth.gateway.limits import Script
+from berth.gateway.snapshot import Route
+from berth.live import names
+from berth.metering.records import Cell, UsageEvent, encode
+from gpuruntime.goodput import Outcome, Verdict, Window
+
+RETRY_S = 0.25
+BATCH = 100
+DELTAS_KEPT = 20_000
+UNRECORDED = frozenset({Outcome.INVALID, Outcome.OVER_QUOTA})
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Settlement:
+    request_id: str
+    route: Route
+    second: int
+    correction: int
+    record: bytes
+
+    def keys(self) -> list[str]:
+        _, tokens, leases = names.limits(scope_of(self.route))
+        return [names.open_request(self.request_id), names.OPEN_REQUESTS, tokens, leases, names.USAGE_STREAM]
+
+    def args(self) -> list[str | int | bytes]:
+        return [self.request_id, self.second, self.correction, self.record]
+
+
+class Accounts:
+    """``close`` never waits and never fails; the worker delivers and retries."""
+
+    def __init__(self, client: aioredis.Redis, gateway_id: str) -> None:
+        self._client = client
+        self._gateway_id = gateway_id
+        self._script = Script("settle.lua")
+        self._settlements: deque[_Settlement] = deque()
+        self._windows: dict[tuple[str, str, str], Window] = {}
+        self._news = asyncio.Event()
+
+    @property
+    def undelivered(self) -> int:
+        return len(self._settlements)
+
+    def count(self, cell: tuple[str, str, str], verdict: Verdict, event: UsageEvent, stalls: int = 0) -> None:
+        """Adds a request to this second's window of its cell (tenant, deployment, class)."""
+        self._window(cell).record(
+            verdict,
+            Outcome(event.outcome),
+            prompt_tokens=event.prompt_tokens,
+            cached_tokens=event.cached_tokens,
+            stalls=stalls,
+            ideal_s=event.ideal_s or 0.0,
+        )
+
+    def count_invalid(self, tenant_id: str) -> None:
+        """A request that was turned down before it had a deployment."""
+        self._window((tenant_id, "", "")).invalid += 1
+
+    def _window(self, cell: tuple[str, str, str]) -> Window:
+        window = self._windows.get(cell)
+        if window is None:
+            window = self._windows[cell] = Window()
+        return window
+
+    def settle(self, route: Route, grant: Grant, event: UsageEvent) -> None:
+        """Gives back what was reserved and not used, and posts the record where the request is to be recorded."""
+        used = event.prompt_tokens + event.completion_tokens
+        record = b"" if Outcome(event.outcome) in UNRECORDED else encode(event)
+        self._settlements.append(_Settlement(event.request_id, route, grant.second, used - grant.reserved, record))
+        self._news.set()
+
+    async def work_forever(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._settlements:
+                if not await self._deliver():
+                    await asyncio.sleep(RETRY_S)
+
+    async def drain(self, timeout_s: float) -> None:
+        """What is left is delivered before the process ends, if Redis answers in time."""
+        deadline = time.monotonic() + timeout_s
+        while self._settlements and time.monotonic() < deadline:
+            if not await self._deliver():
+                await asyncio.sleep(RETRY_S)
+
+    async def _deliver(self) -> bool:
+        batch = [self._settlements[i] for i in range(min(BATCH, len(self._settlements)))]
+        try:
+            await self._send(batch)
+        except (RedisError, OSError, TimeoutError) as error:
+            log.warning("records_wait_for_redis", extra={"records": len(self._settlements), "error": str(error)})
+            return False
+        for _ in batch:
+            self._settlements.popleft()
+        return True
+
+    async def _send(self, batch: Sequence[_Settlement]) -> None:
+        async with self._client.pipeline(transaction=False) as pipe:
+            for one in batch:
+                keys = one.keys()
+                pipe.evalsha(self._script.sha, len(keys), *keys, *one.args())
+            results = await pipe.execute(raise_on_error=False)
+        for one, result in zip(batch, results, strict=True):
+            if isinstance(result, NoScriptError):
+                await self._script(self._client, one.keys(), list(one.args()))
+            elif isinstance(result, Exception):
+                raise result
+
+    async def publish_windows(self) -> None:
+        """This second's windows, as one entry of ``berth:deltas``. Kept and merged with the next when Redis is away."""
+        if not self._windows:
+            return
+        windows, self._windows = self._windows, {}
+        cells = encode([Cell(*cell, window.to_json()) for cell, window in windows.items()])
+        fields = {"kind": "requests", "gateway": self._gateway_id, "cells": cells}
+        try:
+            await self._client.xadd(names.DELTAS_STREAM, fields, maxlen=DELTAS_KEPT, approximate=True)  # type: ignore[arg-type]
+        except (RedisError, OSError, TimeoutError):
+            for cell, window in windows.items():
+                if cell in self._windows:
+                    window.merge(self._windows[cell])
+                self._windows[cell] = window

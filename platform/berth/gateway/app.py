@@ -1,0 +1,165 @@
+"""``/v1``: a plain ASGI application outside Django's request cycle: no ORM, no thread, no database write."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import aiohttp
+import msgspec
+from redis import asyncio as aioredis
+from redis.exceptions import RedisError
+from starlette.types import Receive, Scope, Send
+
+from berth.core.ids import new_id
+from berth.gateway.accounts import Accounts
+from berth.gateway.admission import LEASE_S, Admission, scope_of
+from berth.gateway.auth import authenticate
+from berth.gateway.chat import chat, unknown_model
+from berth.gateway.errors import ApiError, send_error, send_json
+from berth.gateway.exchange import Exchange
+from berth.gateway.forward import new_session
+from berth.gateway.limits import Script, connect
+from berth.gateway.replicas import Replicas
+from berth.gateway.snapshot import Keeper, Route, Snapshot
+from berth.live import names
+
+BEAT_S = 1.0
+CHAT = "/v1/chat/completions"
+MODELS = "/v1/models"
+
+log = logging.getLogger(__name__)
+
+
+class SnapshotSource(Protocol):
+    """Where the current snapshot comes from; ``snapshot.Keeper``, or a fixed one in a benchmark."""
+
+    current: Snapshot
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Gateway:
+    """``start`` and ``stop`` belong to the lifespan of the process; everything else to its one event loop."""
+
+    session: aiohttp.ClientSession
+    replicas: Replicas
+    admission: Admission
+    accounts: Accounts
+    keeper: SnapshotSource
+
+    def __init__(
+        self, redis_url: str, keeper: Callable[[str, Callable[[Snapshot], None]], SnapshotSource] = Keeper
+    ) -> None:
+        self.id = f"gw_{secrets.token_hex(8)}"
+        self.open: dict[str, Exchange] = {}
+        self.ignored: Counter[str] = Counter()
+        self._redis_url = redis_url
+        self._make_keeper = keeper
+        self._beat = Script("beat.lua")
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.session = new_session()
+        self.replicas = Replicas(self.session)
+        self._redis: aioredis.Redis = connect(self._redis_url)
+        self.admission = Admission(self._redis, self.id)
+        self.accounts = Accounts(self._redis, self.id)
+
+        def changed(snapshot: Snapshot) -> None:
+            loop.call_soon_threadsafe(self.replicas.sync, snapshot)
+
+        self.keeper = self._make_keeper(self._redis_url, changed)
+        self.keeper.start()
+        works = (self.accounts.work_forever, self.replicas.probe_forever, self._beat_forever)
+        self._tasks = [asyncio.create_task(work()) for work in works]
+
+    async def stop(self) -> None:
+        """What was counted is delivered first, if Redis answers."""
+        self.keeper.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.accounts.drain(2.0)
+        await self.accounts.publish_windows()
+        await self.session.close()
+        await self._redis.aclose()
+
+    async def _beat_forever(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            now_s = time.monotonic()
+            for exchange in list(self.open.values()):
+                exchange.check_slow(now_s)
+            try:
+                await self._beat(self._redis, [names.gateway(self.id)], self._beat_args())
+                await self.accounts.publish_windows()
+            except (RedisError, OSError, TimeoutError) as error:
+                log.warning("beat_lost", extra={"error": str(error), "open": len(self.open)})
+
+    def _beat_args(self) -> list[str | int]:
+        args: list[str | int] = [names.GATEWAY_TTL_S, LEASE_S]
+        for request_id, exchange in self.open.items():
+            leases = names.limits(scope_of(exchange.route))[2]
+            args += [
+                request_id,
+                names.open_request(request_id),
+                leases if exchange.route.limits.max_concurrency is not None else "",
+                exchange.replica_id,
+                exchange.frames.prompt_tokens,
+                exchange.line.tokens,
+            ]
+        return args
+
+    # --- Requests -----------------------------------------------------------------------------------------------
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, method = str(scope["path"]), str(scope["method"])
+        headers = dict(scope["headers"])
+        if path == CHAT:
+            await self._only("POST", method, path, send, lambda: chat(self, headers, receive, send))
+        elif path == MODELS or path.startswith(MODELS + "/"):
+            await self._only("GET", method, path, send, lambda: self._models(path, headers, send))
+        else:
+            error = ApiError(404, f"There is no {method} {path[:200]} here.", code="unknown_url")
+            await send_error(send, error, new_id("req"))
+
+    async def _only(
+        self, wanted: str, method: str, path: str, send: Send, handle: Callable[[], Awaitable[None]]
+    ) -> None:
+        if method == wanted:
+            await handle()
+            return
+        text = f"{path} takes {wanted}, not {method}."
+        error = ApiError(405, text, code="method_not_allowed", headers=[(b"allow", wanted.encode())])
+        await send_error(send, error, new_id("req"))
+
+    async def _models(self, path: str, headers: dict[bytes, bytes], send: Send) -> None:
+        request_id, snapshot = new_id("req"), self.keeper.current
+        try:
+            key = authenticate(headers.get(b"authorization", b"").decode("latin-1"), snapshot)
+            if path == MODELS:
+                listed = [_model(route) for route in snapshot.models_of(key.tenant_id)]
+                body = msgspec.json.encode({"object": "list", "data": listed})
+            else:
+                name = path.removeprefix(MODELS + "/")
+                route = snapshot.routes.get((key.tenant_id, name))
+                if route is None:
+                    raise unknown_model(name)
+                body = msgspec.json.encode(_model(route))
+        except ApiError as error:
+            await send_error(send, error, request_id)
+            return
+        await send_json(send, 200, body, request_id)
+
+
+def _model(route: Route) -> dict[str, str | int]:
+    owner = "you" if route.owned else "berth"
+    return {"id": route.model, "object": "model", "created": route.created, "owned_by": owner}

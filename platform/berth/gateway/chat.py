@@ -1,0 +1,109 @@
+"""``POST /v1/chat/completions``: who asks, what, under which contract; then the exchange. A plain ASGI handler."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from starlette.types import Receive, Send
+
+from berth.core.ids import new_id
+from berth.gateway.auth import authenticate
+from berth.gateway.chat_request import MAX_BODY_BYTES, ChatRequest, parse_chat
+from berth.gateway.errors import ApiError, send_error
+from berth.gateway.exchange import Exchange, now_us
+from berth.gateway.snapshot import Key, Route
+from berth.metering.records import OpenRecord
+
+if TYPE_CHECKING:
+    from berth.gateway.app import Gateway
+
+BODY_TIMEOUT_S = 30.0
+
+
+class ClientLeft(Exception):
+    """The client closed the connection while its body was read."""
+
+
+async def chat(gateway: Gateway, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
+    request_id = new_id("req")
+    key: Key | None = None
+    exchange: Exchange | None = None
+    try:
+        key = authenticate(headers.get(b"authorization", b"").decode("latin-1"), gateway.keeper.current)
+        body = await read_body(receive, headers)
+        arrived_us, at = now_us(), time.time()
+        request = parse_chat(body)
+        route = find_route(gateway, key, request)
+        gateway.ignored.update(request.unknown)
+        opened = OpenRecord(
+            request_id=request_id,
+            tenant_id=key.tenant_id,
+            deployment_id=route.deployment_id,
+            deployment_name=route.model,
+            key_id=key.id,
+            contract_id=route.contract_id,
+            contract_version=route.contract_version,
+            class_name=route.class_name,
+            at=at,
+            stream=request.stream,
+        )
+        wants_verdict = headers.get(b"x-berth-verdict") == b"1"
+        exchange = Exchange(gateway, route, request, opened, arrived_us, wants_verdict=wants_verdict)
+        await exchange.run(receive, send)
+    except ClientLeft:
+        return
+    except ApiError as error:
+        if key is not None and exchange is None:
+            gateway.accounts.count_invalid(key.tenant_id)
+        await send_error(send, error, request_id)
+
+
+def find_route(gateway: Gateway, key: Key, request: ChatRequest) -> Route:
+    """Raises ``ApiError`` 404, worded the same for what does not exist and what is another tenant's."""
+    route = gateway.keeper.current.routes.get((key.tenant_id, request.model))
+    if route is None:
+        raise unknown_model(request.model)
+    return route
+
+
+def unknown_model(name: str) -> ApiError:
+    text = f"The model '{name[:100]}' does not exist or you do not have access to it."
+    return ApiError(404, text, code="model_not_found", param="model")
+
+
+async def read_body(receive: Receive, headers: dict[bytes, bytes]) -> bytes:
+    """The whole body. Raises ``ClientLeft`` and ``ApiError`` 413 or 408."""
+    declared = headers.get(b"content-length", b"")
+    if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
+        raise _too_large()
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            return await _read(receive)
+    except TimeoutError as error:
+        text = f"The body did not arrive within {BODY_TIMEOUT_S:g} s."
+        raise ApiError(408, text, code="body_timeout", headers=[(b"connection", b"close")]) from error
+
+
+async def _read(receive: Receive) -> bytes:
+    chunks, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientLeft
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+        if size > MAX_BODY_BYTES:
+            raise _too_large()
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def _too_large() -> ApiError:
+    return ApiError(
+        413,
+        f"The body is over {MAX_BODY_BYTES} bytes.",
+        code="body_too_large",
+        headers=[(b"connection", b"close")],
+    )

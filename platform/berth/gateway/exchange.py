@@ -1,0 +1,344 @@
+"""One admitted chat request, from the choice of a door to its verdict.
+
+    door --> [pump: count, strip] --> outbox --> [run: send] --> client
+                                                 [watch: did the client leave?]
+
+The pump never waits for the client, so a slow reader changes no time of the verdict. Nothing is sent before the first
+token, so until then another door can take over. ``finish`` is called on every way out; the first call counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from starlette.types import Receive, Send
+
+from berth.gateway.admission import Grant
+from berth.gateway.chat_request import ChatRequest
+from berth.gateway.collect import Collector
+from berth.gateway.errors import ApiError, PassedError, send_error, send_json
+from berth.gateway.forward import DoorLost, DoorRefused, door_headers, load_of, open_stream
+from berth.gateway.frames import DONE, BadStream, StreamFilter, error_event
+from berth.gateway.outcomes import Judged, judge_exchange, verdict_event, verdict_of
+from berth.gateway.snapshot import Replica, Route
+from berth.metering.records import OpenRecord
+from gpuruntime.goodput import Outcome, Timeline
+
+if TYPE_CHECKING:
+    from berth.gateway.app import Gateway
+
+UNREAD_BYTES = 256 << 10
+UNREAD_S = 30.0
+DOOR_FULL = frozenset({"queue_full"})
+DOOR_COUNTS = frozenset({"queue_timeout", "engine_failed", "replica_stopped"})
+DOOR_CLOSED = frozenset({"draining", "loading", "not_ready", "replica_stopped", "failed"})
+
+log = logging.getLogger(__name__)
+
+
+def now_us() -> int:
+    return time.monotonic_ns() // 1000
+
+
+class Exchange:
+    def __init__(
+        self,
+        gateway: Gateway,
+        route: Route,
+        request: ChatRequest,
+        opened: OpenRecord,
+        arrived_us: int,
+        *,
+        wants_verdict: bool,
+    ) -> None:
+        self.route = route
+        self.request = request
+        self.opened = opened
+        self.request_id = opened.request_id
+        self.line = Timeline(arrived_us, route.level.tpot_us)
+        self.frames = self._new_frames()
+        self.replica_id = ""
+        self.reached = False
+        self.grant = Grant(0, 0)
+        self.ready_at_arrival = gateway.replicas.any_up(route.deployment_id)
+        self.judged: Judged | None = None
+        self._gateway = gateway
+        self._wants_verdict = wants_verdict
+        self._collector = None if request.stream else Collector()
+        self._outbox: list[bytes] = []
+        self._unread = 0
+        self._blocked_s: float | None = None
+        self._news = asyncio.Event()
+        self._ended = False
+        self._left = False
+        self._slow = False
+        self._error: ApiError | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._pumping: asyncio.Task[None] | None = None
+
+    def _new_frames(self) -> StreamFilter:
+        stream = self.request.stream
+        return StreamFilter(
+            include_usage=self.request.include_usage or not stream,
+            continuous=self.request.continuous_usage and stream,
+        )
+
+    # --- The client's side --------------------------------------------------------------------------------------
+
+    async def run(self, receive: Receive, send: Send) -> None:
+        """Until the client has its answer, or is gone. Raises ``ApiError`` 429 when a limit is reached."""
+        first = self._gateway.replicas.choose(self.route, self.request.affinity, set())
+        reserve = self.request.reserve(self.route.default_max_tokens)
+        try:
+            self.grant = await self._gateway.admission.ask(self.route, self.opened, reserve, first.id if first else "")
+        except ApiError as error:
+            self.finish(Outcome.OVER_QUOTA, error.status)
+            raise
+        self._task = asyncio.current_task()
+        self._gateway.open[self.request_id] = self
+        self._pumping = asyncio.create_task(self._pump(first))
+        watching = asyncio.create_task(self._watch(receive))
+        try:
+            await (self._send_stream(send) if self.request.stream else self._send_whole(send))
+        except asyncio.CancelledError:
+            if not self._slow:
+                raise
+            _abort(send)
+        finally:
+            watching.cancel()
+            if not self._ended:
+                self._pumping.cancel()
+            self.finish(Outcome.TRUNCATED if self.line.tokens else Outcome.FAILED)
+            self._gateway.open.pop(self.request_id, None)
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._left = True
+        self._end_early(Outcome.CLIENT_LEFT)
+
+    def _end_early(self, outcome: Outcome) -> None:
+        self.finish(outcome)
+        if self._pumping is not None and not self._ended:
+            self._pumping.cancel()
+        self._news.set()
+
+    def check_slow(self, now_s: float) -> None:
+        """Called each second: a client that leaves too much unread for too long is let go."""
+        blocked = self._blocked_s is not None and now_s - self._blocked_s >= UNREAD_S
+        if blocked and (self._unread > UNREAD_BYTES or self._ended) and self._task is not None and not self._slow:
+            self._slow = True
+            self._end_early(Outcome.CLIENT_SLOW)
+            self._task.cancel()
+
+    async def _send_stream(self, send: Send) -> None:
+        started = False
+        while not self._left:
+            await self._news.wait()
+            self._news.clear()
+            if self._left:
+                return
+            if self._error is not None and not started and not self._outbox:
+                await send_error(send, self._error, self.request_id, self.grant.headers)
+                return
+            body = b"".join(self._outbox)
+            self._outbox.clear()
+            if not started:
+                started = True
+                await send({"type": "http.response.start", "status": 200, "headers": self._stream_headers()})
+            self._blocked_s = time.monotonic()
+            await send({"type": "http.response.body", "body": body, "more_body": not self._ended})
+            self._blocked_s = None
+            self._unread -= len(body)
+            if self._ended and not self._outbox:
+                return
+
+    async def _send_whole(self, send: Send) -> None:
+        while not (self._ended or self._left):
+            await self._news.wait()
+            self._news.clear()
+        if self._left:
+            return
+        if self._error is not None or self._collector is None:
+            error = self._error or ApiError(500, "The answer was lost.", code="internal_error")
+            await send_error(send, error, self.request_id, self.grant.headers)
+            return
+        berth = verdict_of(self) if self._wants_verdict else None
+        await send_json(send, 200, self._collector.body(berth), self.request_id, self._answer_headers())
+
+    def _answer_headers(self) -> list[tuple[bytes, bytes]]:
+        headers = list(self.grant.headers)
+        if self.request.max_tokens is None:
+            headers.append((b"x-berth-max-tokens", b"%d" % self.route.default_max_tokens))
+        return headers
+
+    def _stream_headers(self) -> list[tuple[bytes, bytes]]:
+        return [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"cache-control", b"no-cache"),
+            (b"x-accel-buffering", b"no"),
+            (b"x-request-id", self.request_id.encode()),
+            *self._answer_headers(),
+        ]
+
+    # --- The door's side ----------------------------------------------------------------------------------------
+
+    async def _pump(self, first: Replica | None) -> None:
+        try:
+            await self._forward(first)
+        except ApiError as error:
+            self._fail(error)
+        except Exception:
+            log.exception("request_failed", extra={"request_id": self.request_id})
+            self.finish(Outcome.FAILED, 500)
+            self._fail(ApiError(500, "The gateway failed on this request.", code="internal_error"))
+        finally:
+            self._ended = True
+            self._news.set()
+
+    def _fail(self, error: ApiError) -> None:
+        """The error's own status before the first token, an error event after it."""
+        self.finish(_outcome_of(error, self.line.tokens), error.status)
+        self._error = error
+        if self._collector is None and self.line.tokens:
+            self._post(error_event(error.body()))
+        else:
+            self._outbox.clear()
+
+    async def _forward(self, replica: Replica | None) -> None:
+        """Tries doors until one has sent a token. A full door is followed by one other, a broken one by any other."""
+        replicas, tried = self._gateway.replicas, set[str]()
+        refusal: ApiError | None = None
+        while replica is not None:
+            tried.add(replica.id)
+            self.replica_id = replica.id
+            reached = self.reached
+            try:
+                await self._through(replica)
+                return
+            except (DoorLost, BadStream) as error:
+                if isinstance(error, DoorLost) and not error.connected:
+                    self.reached = reached
+                log.warning(
+                    "door_lost",
+                    extra={"request_id": self.request_id, "replica": replica.id, "error": str(error)},
+                )
+                replicas.eject(replica)
+                self._start_over()
+            except DoorRefused as error:
+                if error.code in DOOR_CLOSED:
+                    replicas.eject(replica)
+                again = error.status == 503 and error.code in DOOR_FULL | DOOR_CLOSED
+                known = _refused(error)
+                self.reached = reached or error.code in DOOR_COUNTS
+                if not again or (refusal is not None and error.code in DOOR_FULL):
+                    raise known from error
+                refusal = known
+            replica = replicas.choose(self.route, self.request.affinity, tried)
+        raise refusal or self._no_replica(tried)
+
+    def _start_over(self) -> None:
+        """After a broken door. Raises ``ApiError`` when the client already has tokens."""
+        if self.line.tokens and self._collector is None:
+            raise ApiError(502, "The replica that ran this request was lost.", code="replica_lost")
+        self._outbox.clear()
+        self._unread = 0
+        self.frames = self._new_frames()
+        if self._collector is not None:
+            self._collector = Collector()
+            self.line = Timeline(self.line.arrived_us, self.line.tpot_us)
+
+    def _no_replica(self, tried: set[str]) -> ApiError:
+        if tried and self.reached:
+            return ApiError(503, "The replica that ran this request was lost.", code="replica_lost", retry_after_s=1)
+        text = f"No replica of '{self.route.model}' is ready."
+        return ApiError(503, f"{text} Try again shortly.", code="no_ready_replica", retry_after_s=2)
+
+    async def _through(self, replica: Replica) -> None:
+        gateway = self._gateway
+        elapsed_ms = (now_us() - self.line.arrived_us) / 1000
+        headers = door_headers(replica, self.route, self.request_id, elapsed_ms)
+        with gateway.replicas.carrying(replica):
+            self.reached = True
+            async with open_stream(gateway.session, replica, headers, self.request.for_door()) as answer:
+                gateway.replicas.saw_load(replica, load_of(answer))
+                while data := await answer.content.readany():
+                    self._take(data)
+                    if self._ended:
+                        break
+                else:
+                    raise DoorLost("the stream ended early")
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(1.0):
+                        await answer.content.readany()  # the end of the response: the connection can be used again
+
+    def _take(self, data: bytes) -> None:
+        """Counts at the time of arrival, then hands on what the client is to see."""
+        frames = self.frames
+        before = frames.completion_tokens
+        events = frames.take(data)
+        self.line.add(frames.completion_tokens - before, now_us())
+        if self._collector is not None:
+            for event in events:
+                self._collector.add(event)
+        elif events:
+            self._outbox.append(b"".join(events))
+            self._unread += len(self._outbox[-1])
+        if frames.error is not None:
+            raise PassedError(500, frames.error[5:].strip(), "engine_failed")
+        if frames.done:
+            self.finish(Outcome.COMPLETED)
+            if self._collector is None:
+                self._outbox.append((verdict_event(self) if self._wants_verdict else b"") + DONE)
+                self._unread += len(self._outbox[-1])
+            self._ended = True
+            self._news.set()
+        elif self.line.tokens and self._collector is None:
+            self._news.set()
+
+    def _post(self, event: bytes) -> None:
+        self._outbox.append(event)
+        self._unread += len(event)
+
+    # --- The end ------------------------------------------------------------------------------------------------
+
+    def finish(self, outcome: Outcome, status: int = 200) -> None:
+        """Judges and settles, once."""
+        if self.judged is not None:
+            return
+        self.judged = judge_exchange(self, outcome, status, now_us())
+        route, accounts = self.route, self._gateway.accounts
+        cell = (route.tenant_id, route.deployment_id, route.class_name)
+        accounts.count(cell, self.judged.verdict, self.judged.event, self.line.stalls)
+        if outcome is not Outcome.OVER_QUOTA:
+            accounts.settle(route, self.grant, self.judged.event)
+
+
+def _refused(refusal: DoorRefused) -> ApiError:
+    headers = [(b"retry-after", refusal.retry_after or b"1")] if refusal.status == 503 else []
+    if refusal.status in (400, 413, 503) and refusal.body:
+        return PassedError(refusal.status, refusal.body, refusal.code, headers)
+    status = 503 if refusal.status == 503 else 500
+    text = f"The replica answered {refusal.status}."
+    return ApiError(status, text, code=refusal.code or "replica_failed", headers=headers)
+
+
+def _outcome_of(error: ApiError, tokens: int) -> Outcome:
+    if error.status in (400, 413):
+        return Outcome.INVALID
+    if error.code == "queue_timeout":
+        return Outcome.QUEUE_TIMEOUT
+    if error.status == 503 and error.code != "replica_lost":
+        return Outcome.REFUSED
+    return Outcome.TRUNCATED if tokens else Outcome.FAILED
+
+
+def _abort(send: Send) -> None:
+    """Closes the connection of a reader that does not read at once; uvicorn's ``send`` is bound to its cycle."""
+    transport = getattr(getattr(send, "__self__", None), "transport", None)
+    if transport is not None:
+        transport.abort()

@@ -1,0 +1,135 @@
+"""A door's server-sent events on their way to a client: counted and stripped by bytes, not by JSON.
+
+A door ends every chunk with ``,"usage":{...}}``: the running counts. A raw ``"`` cannot stand inside a JSON string, so
+the last ``,"usage":`` of a line is always the key. Chunks of another shape take the slow way through JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+MAX_EVENT_BYTES = 4 << 20
+DONE = b"data: [DONE]\n\n"
+
+_USAGE_KEY = b',"usage":'
+_COUNTS = re.compile(rb',"usage":\{"prompt_tokens":(\d+),"completion_tokens":(\d+),"total_tokens":\d+\}\}\s*\Z')
+_FINISH = re.compile(rb'"finish_reason":"(\w+)"')
+_encode = msgspec.json.Encoder().encode
+
+
+class BadStream(ValueError):
+    """A door sent what is no stream of chunks."""
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Berth(msgspec.Struct):
+    """The door's timings, from the last frame; external engines leave unknown fields null."""
+
+    queue_ms: float | None = None
+    prefill_ms: float | None = None
+    decode_ms: float | None = None
+    preemptions: int | None = None
+    cached_tokens: int | None = None
+    new_prompt_tokens: int | None = None
+    ideal_s: float | None = None
+    executed_ideal_s: float | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[msgspec.Raw] = []
+    usage: _Usage | None = None
+    berth: Berth | None = None
+    error: msgspec.Raw | None = None
+
+
+_chunk_decoder = msgspec.json.Decoder(_Chunk)
+_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+@dataclass(slots=True)
+class StreamFilter:
+    """One request's stream. ``take`` bytes as they come; read the counts beside it.
+
+    ``include_usage`` and ``continuous``: what the client asked for, so what it sees of the counts.
+    """
+
+    include_usage: bool
+    continuous: bool
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    finish_reason: str = ""
+    berth: Berth | None = None
+    error: bytes | None = None
+    done: bool = False
+    _rest: bytes = b""
+    _no_usage: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._no_usage = b',"usage":null}\n\n' if self.include_usage else b"}\n\n"
+
+    def take(self, data: bytes) -> list[bytes]:
+        """The events for the client that ``data`` completes, without the last ``[DONE]``. Raises ``BadStream``."""
+        *events, self._rest = (self._rest + data).split(b"\n\n")
+        if len(self._rest) > MAX_EVENT_BYTES:
+            raise BadStream(f"an event of more than {MAX_EVENT_BYTES} bytes")
+        out = []
+        for event in events:
+            if (frame := self._event(event)) is not None:
+                out.append(frame)
+            if self.done or self.error is not None:
+                break
+        return out
+
+    def _event(self, event: bytes) -> bytes | None:
+        if not event.startswith(b"data:"):
+            return None  # a comment: keeps the connection open and says nothing
+        at = event.rfind(_USAGE_KEY)
+        counts = _COUNTS.match(event, at) if at >= 0 else None
+        if counts is None or b'"choices":[]' in event:
+            return self._slow(event)
+        self.prompt_tokens = int(counts[1])
+        self.completion_tokens = max(self.completion_tokens, int(counts[2]))
+        if b'"finish_reason":null' not in event and (found := _FINISH.search(event)):
+            self.finish_reason = found[1].decode()
+        return event + b"\n\n" if self.continuous else event[:at] + self._no_usage
+
+    def _slow(self, event: bytes) -> bytes | None:
+        payload = event[5:].strip()
+        if payload == b"[DONE]":
+            self.done = True
+            return None
+        try:
+            chunk = _chunk_decoder.decode(payload)
+            fields: dict[str, Any] = dict(_fields_decoder.decode(payload))
+        except msgspec.DecodeError as error:
+            raise BadStream(f"an event that is not a chunk: {error}") from error
+        if chunk.error is not None:
+            self.error = event + b"\n\n"
+            return None
+        if chunk.usage is not None:
+            self.prompt_tokens = chunk.usage.prompt_tokens
+            self.completion_tokens = max(self.completion_tokens, chunk.usage.completion_tokens)
+        if chunk.berth is not None:
+            self.berth = chunk.berth
+        if found := _FINISH.search(payload):
+            self.finish_reason = found[1].decode()
+        fields.pop("berth", None)
+        if not chunk.choices:
+            return b"data: " + _encode(fields) + b"\n\n" if self.include_usage else None
+        if not self.continuous:
+            fields.pop("usage", None)
+            if self.include_usage:
+                fields["usage"] = None
+        return b"data: " + _encode(fields) + b"\n\n"
+
+
+def error_event(body: bytes) -> bytes:
+    return b"data: " + body + b"\n\n"

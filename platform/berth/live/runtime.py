@@ -1,0 +1,86 @@
+"""``/ws/runtime``: a replica says who it is, that it lives and what it did, and which requests ended.
+
+Ended requests are acknowledged once they are in ``berth:ended``; until then the runtime keeps them. What could not be
+written while Redis was away is tried again with the next message, at the latest a second later.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+from channels.generic.websocket import AsyncWebsocketConsumer
+from redis.exceptions import RedisError
+
+from berth.live import names
+from berth.live.peers import replica_of
+from berth.live.store import client
+from gpuruntime import protocol
+
+HELLO_TTL_S = 24 * 3600
+DELTAS_KEPT = 20_000
+ENDED_KEPT = 1_000_000
+WORK_KEPT = 600
+
+log = logging.getLogger(__name__)
+
+
+class RuntimeConsumer(AsyncWebsocketConsumer):
+    channel_layer_alias = "none"  # nothing is pushed to runtimes, so they connect without Redis too
+    replica_id = ""
+
+    async def connect(self) -> None:
+        self.works: list[str] = []
+        self.ended: dict[str, protocol.EndedRequest] = {}
+        self.hello = ""
+        self.replica_id = replica_of(self.scope["headers"]) or ""
+        if not self.replica_id:
+            await self.close()
+            return
+        await self.accept()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        try:
+            message = protocol.decode_runtime(text_data if text_data is not None else bytes_data or b"")
+        except protocol.ProtocolError as error:
+            log.warning("runtime_message_refused", extra={"replica": self.replica_id, "error": str(error)})
+            await self.close(4400)
+            return
+        if message.replica_id != self.replica_id:
+            await self.close(4403)
+            return
+        stats = None
+        if isinstance(message, protocol.RuntimeHello):
+            self.hello = protocol.encode(message)
+        elif isinstance(message, protocol.Stats):
+            stats = message
+            self.works = [*self.works[-WORK_KEPT:], msgspec.json.encode(message.work).decode()]
+        else:
+            self.ended |= {request.request_id: request for request in message.requests}
+        try:
+            await self._write(stats)
+        except (RedisError, OSError) as error:
+            log.warning("runtime_report_waits", extra={"replica": self.replica_id, "error": str(error)})
+
+    async def _write(self, stats: protocol.Stats | None) -> None:
+        """All that is due in one transaction: it is there or it is not."""
+        works, ended = list(self.works), list(self.ended.values())
+        async with client().pipeline(transaction=True) as pipe:
+            if self.hello:
+                pipe.set(names.hello(self.replica_id), self.hello, ex=HELLO_TTL_S)
+            if stats is not None:
+                pipe.set(names.alive(self.replica_id), stats.epoch, ex=names.ALIVE_TTL_S)
+                pipe.set(names.stats(self.replica_id), protocol.encode(stats), ex=names.ALIVE_TTL_S)
+            for work in works:
+                fields = {"kind": "work", "replica": self.replica_id, "work": work}
+                pipe.xadd(names.DELTAS_STREAM, fields, maxlen=DELTAS_KEPT, approximate=True)  # type: ignore[arg-type]
+            for request in ended:
+                pipe.xadd(names.ENDED_STREAM, {"request": msgspec.json.encode(request)}, maxlen=ENDED_KEPT)
+            await pipe.execute()
+        self.hello = ""
+        del self.works[: len(works)]
+        if ended:
+            for request in ended:
+                self.ended.pop(request.request_id, None)
+            ack = protocol.EndedAck(request_ids=[request.request_id for request in ended])
+            await self.send(protocol.encode(ack))

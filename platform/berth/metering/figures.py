@@ -1,0 +1,67 @@
+"""What a console is shown of a window: the derived figures, with percentiles read from merged histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from berth.metering.cells import CellKey, merged
+from gpuruntime.goodput import Histogram, Window
+
+
+def figures(window: Window) -> dict[str, Any]:
+    fluidity = window.fluidity.percentile(0.05)
+    return {
+        "offered": window.offered,
+        "good": window.good,
+        "late": dict(window.reasons),
+        "tokens": window.tokens,
+        "good_tokens": window.good_tokens,
+        "over_quota": window.over_quota,
+        "left_early": window.left_early,
+        "invalid": window.invalid,
+        "goodput": window.goodput,
+        "attainment": window.attainment,
+        "ttft_ms": _percentiles(window.ttft),
+        "tpot_ms": _percentiles(window.tpot),
+        "fluidity_p5": None if fluidity is None else max(0.0, min(1.0, (fluidity - 1) / 1e6)),
+        "factors": window.factors,
+    }
+
+
+def _percentiles(histogram: Histogram) -> dict[str, float | None]:
+    def ms(q: float) -> float | None:
+        value = histogram.percentile(q)
+        return None if value is None else value / 1000
+
+    return {"p50": ms(0.5), "p95": ms(0.95)}
+
+
+def grouped(cells: Mapping[CellKey, Window], key: Callable[[CellKey], str]) -> dict[str, dict[str, Any]]:
+    groups: dict[str, list[Window]] = {}
+    for cell, window in cells.items():
+        if name := key(cell):
+            groups.setdefault(name, []).append(window)
+    return {name: figures(merged(windows)) for name, windows in sorted(groups.items())}
+
+
+def window_message(
+    scope: str,
+    at: int,
+    cells: Mapping[CellKey, Window],
+    *,
+    devices: Mapping[str, int],
+    replicas: Iterable[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """One second of one scope, as docs/contracts.md has it."""
+    return {
+        "type": "window",
+        "scope": scope,
+        "at": at,
+        "seconds": 1,
+        "total": figures(merged(cells.values())),
+        "classes": grouped(cells, lambda cell: cell.class_name),
+        "deployments": grouped(cells, lambda cell: cell.deployment_id),
+        "devices": dict(devices),
+        "replicas": list(replicas),
+    }
