@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from gpuruntime.backend import BackendStats, FinishReason, Timings
 from gpuruntime.engine.kv import BlockPool
 from gpuruntime.engine.ledger import Ledger
 from gpuruntime.engine.request import Request
-from gpuruntime.engine.runner import ModelRunner
 from gpuruntime.engine.scheduler import Row, Scheduler
 
 
@@ -23,11 +24,29 @@ class StepOutput:
     timings: Timings | None = None
 
 
+class Runner(Protocol):
+    """What computes a step; ``engine.runner.ModelRunner``, which imports torch, is one."""
+
+    def run(self, rows: Sequence[Row]) -> dict[int, int]:
+        """Computes the rows' K and V and returns the sampled token by request key."""
+        ...
+
+
 class EngineCore:
     """Runs requests on one model; every method is called from one thread."""
 
-    def __init__(self, runner: ModelRunner, ledger: Ledger, *, max_seqs: int, max_tokens: int, cache: bool) -> None:
-        pool = BlockPool(runner.num_blocks, keep_released=cache)
+    def __init__(
+        self,
+        runner: Runner,
+        ledger: Ledger,
+        *,
+        max_seqs: int,
+        max_tokens: int,
+        num_blocks: int,
+        cache: bool,
+    ) -> None:
+        """``num_blocks`` of the runner's KV blocks are used; ``cache`` keeps released ones for later prompts."""
+        pool = BlockPool(num_blocks, keep_released=cache)
         self.scheduler = Scheduler(pool, max_seqs=max_seqs, max_tokens=max_tokens)
         self.ledger = ledger
         self._runner = runner
@@ -49,13 +68,10 @@ class EngineCore:
             raise RuntimeError("requests wait, but none can run: KV blocks were lost")
         tokens = self._runner.run(rows)
         now_s = time.monotonic()
-        outputs = []
         for row in rows:
             self._note(row, began_s)
-            if row.samples:
-                outputs.append(self._append(row.request, tokens[row.request.key], now_s))
         self.ledger.step(rows, now_s - began_s)
-        return outputs
+        return [self._append(row.request, tokens[row.request.key], now_s) for row in rows if row.samples]
 
     def abort(self, key: int) -> StepOutput | None:
         """Frees everything the request holds, at any phase; None when it has already ended."""

@@ -39,13 +39,14 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
     torch.set_num_threads(config.resolved_threads)
     runner = ModelRunner(config, model_config, max_len)
     capacity = runner.num_blocks * BLOCK_TOKENS
-    shape = model_shape(model_config, runner.weights_bytes, runner.dtype.itemsize)
+    shape = model_shape(model_config, runner.dtype.itemsize)
     ledger = Ledger(shape, kv_capacity_tokens=capacity, max_seqs=config.max_num_seqs)
     core = EngineCore(
         runner,
         ledger,
         max_seqs=config.max_num_seqs,
         max_tokens=config.max_num_batched_tokens,
+        num_blocks=runner.num_blocks,
         cache=config.prefix_cache,
     )
     return LoadedEngine(
@@ -68,7 +69,7 @@ def resolve_max_len(config: EngineConfig, model_config: ModelConfig) -> int:
     return config.max_model_len
 
 
-def model_shape(config: ModelConfig, weights_bytes: int, element_bytes: int) -> ModelShape:
+def model_shape(config: ModelConfig, element_bytes: int) -> ModelShape:
     """The roofline's view: products only, the head included, the embedding lookup not."""
     attention = config.hidden_size * (2 * config.q_size + 2 * config.kv_size)
     mlp = 3 * config.hidden_size * config.intermediate_size

@@ -11,7 +11,8 @@ from tokenizers.decoders import DecodeStream
 class StopFilter:
     """Lets text through up to the first stop string, wherever token borders fall.
 
-    A suffix that may be the beginning of a stop string is withheld until the next text decides.
+    The first to be complete counts, as if characters came one by one. A suffix that may be the beginning of a stop
+    string is withheld until the next text decides.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -24,11 +25,11 @@ class StopFilter:
         if self.stopped or not self._stops:
             return "" if self.stopped else text
         text = self._held + text
-        found = [at for stop in self._stops if (at := text.find(stop)) >= 0]
+        found = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
             self.stopped = True
             self._held = ""
-            return text[: min(found)]
+            return text[: min(found)[1]]
         keep = max(_longest_pending(text, stop) for stop in self._stops)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]

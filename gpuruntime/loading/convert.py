@@ -23,7 +23,10 @@ GGUF_ARCHITECTURES = ("llama",)
 # What the authors recommend where the file itself does not say (model cards of the families, by general.basename).
 KNOWN_SAMPLING: dict[str, dict[str, float]] = {"smollm2": {"temperature": 0.2, "top_p": 0.9}}
 _SAMPLING_KEYS = {"temperature": "general.sampling.temp", "top_p": "general.sampling.top_p"}
-_LLAMA3_SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_LLAMA3_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 
 class CorruptFile(ValueError):

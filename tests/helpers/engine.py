@@ -1,0 +1,142 @@
+"""Small random checkpoints and an engine without threads, for tests of the native engine."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gpuruntime.backend import FinishReason, SamplingParams
+from gpuruntime.engine.config import EngineConfig
+from gpuruntime.engine.core import EngineCore, StepOutput
+from gpuruntime.engine.ledger import Ledger
+from gpuruntime.engine.loader import model_shape
+from gpuruntime.engine.request import Clock, Request
+from gpuruntime.engine.runner import ModelRunner
+from gpuruntime.models.config import load_model_config
+
+TINY: dict[str, Any] = {
+    "vocab_size": 211,
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 512,
+    "tie_word_embeddings": False,
+    "initializer_range": 0.3,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+
+
+def save_random_llama(target: Path, *, seed: int = 0, shards: str = "5GB", **changes: Any) -> Any:
+    """Writes a random fp32 Llama made by transformers and returns transformers' own model."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(LlamaConfig(**{**TINY, **changes})).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" in name or "bias" in name:
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+    model.save_pretrained(target, max_shard_size=shards)
+    return model
+
+
+def greedy_reference(model: Any, prompt: Sequence[int], count: int) -> list[int]:
+    """transformers' greedy continuation past any end token.
+
+    A loop of its own: ``generate`` takes do_sample and the end token from the model's directory whatever one asks.
+    """
+    tokens: list[int] = []
+    inputs, past = torch.tensor([list(prompt)]), None
+    with torch.inference_mode():
+        for _ in range(count):
+            output = model(inputs, past_key_values=past, use_cache=True)
+            past = output.past_key_values
+            tokens.append(int(output.logits[0, -1].argmax()))
+            inputs = torch.tensor([tokens[-1:]])
+    return tokens
+
+
+@dataclass
+class Engine:
+    """A core stepped by hand; ``texts`` collects tokens by key and ``ends`` the reasons."""
+
+    core: EngineCore
+    runner: ModelRunner
+    texts: dict[int, list[int]] = field(default_factory=dict)
+    ends: dict[int, StepOutput] = field(default_factory=dict)
+    _keys: Any = field(default_factory=lambda: itertools.count(1))
+
+    def add(
+        self, prompt: Sequence[int], params: SamplingParams, *, salt: bytes = b"", end_ids: Sequence[int] = ()
+    ) -> int:
+        key = next(self._keys)
+        request = Request(
+            key=key,
+            prompt_len=len(prompt),
+            tokens=list(prompt),
+            params=params,
+            seed=params.seed or 0,
+            salt=salt,
+            end_ids=frozenset(end_ids),
+            clock=Clock(time.monotonic()),
+        )
+        self.texts[key] = []
+        self.core.add(request)
+        return key
+
+    def step(self) -> None:
+        for output in self.core.step():
+            self.take(output)
+
+    def take(self, output: StepOutput | None) -> None:
+        if output is None:
+            return
+        if output.token is not None:
+            self.texts[output.key].append(output.token)
+        if output.finish_reason is not None:
+            self.ends[output.key] = output
+
+    def drain(self) -> None:
+        while self.core.busy:
+            self.step()
+        self.core.scheduler.pool.audit()
+
+    def reason(self, key: int) -> FinishReason | None:
+        return self.ends[key].finish_reason
+
+
+def make_engine(
+    model_dir: Path,
+    *,
+    blocks: int = 256,
+    max_seqs: int = 16,
+    max_tokens: int = 64,
+    cache: bool = True,
+    dtype: Any = "fp32",
+    runner: ModelRunner | None = None,
+) -> Engine:
+    """An engine over ``blocks`` KV blocks; pass ``runner`` to reuse loaded weights with fewer blocks."""
+    model_config = load_model_config(model_dir)
+    if runner is None:
+        element = 4 if dtype == "fp32" else 2
+        kv_bytes = blocks * 16 * model_config.kv_bytes_per_token(element)
+        config = EngineConfig(model_dir, dtype=dtype, kv_bytes=kv_bytes)
+        runner = ModelRunner(config, model_config, min(model_config.max_position, 4096))
+    ledger = Ledger(model_shape(model_config, 4), kv_capacity_tokens=blocks * 16, max_seqs=max_seqs)
+    core = EngineCore(runner, ledger, max_seqs=max_seqs, max_tokens=max_tokens, num_blocks=blocks, cache=cache)
+    return Engine(core, runner)
+
+
+def greedy(count: int) -> SamplingParams:
+    return SamplingParams(max_tokens=count, temperature=0.0)
