@@ -100,7 +100,9 @@ AXES_COOLOFF_TIME = 0.25
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_USERNAME_FORM_FIELD = "email"
 AXES_VERBOSE = False
+AXES_LOCKOUT_CALLABLE = "berth.api.errors.locked_out"
 
+CSRF_FAILURE_VIEW = "berth.api.errors.csrf_failure"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
@@ -113,12 +115,15 @@ CONTENT_SECURITY_POLICY = {
         "img-src": ["'self'", "data:"],
         "style-src": ["'self'", "'unsafe-inline'"],
         "connect-src": ["'self'"],
+        "object-src": ["'none'"],
+        "base-uri": ["'self'"],
+        "form-action": ["'self'"],
         "frame-ancestors": ["'none'"],
     }
 }
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["berth.api.authentication.Session"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
@@ -133,12 +138,33 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
+    "COMPONENT_NO_READ_ONLY_REQUIRED": False,
+    "SORT_OPERATIONS": True,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "berth.api.schema.add_problems",
+    ],
+    "ENUM_NAME_OVERRIDES": {
+        "Engine": "berth.deployments.models.Engine",
+        "ReplicaState": "berth.deployments.models.ReplicaState",
+        "DesiredState": "berth.deployments.models.DesiredState",
+        "ModelState": "berth.catalog.models.ModelState",
+        "SourceKind": "berth.catalog.models.SourceKind",
+        "Role": "berth.tenants.models.Role",
+        "Provider": "berth.fleet.models.Provider",
+        "Dtype": ["bf16", "fp32"],
+        "DeploymentState": ["running", "starting", "degraded", "failed", "stopping", "stopped"],
+        "UsageGroupBy": ["day", "hour", "deployment", "key", "class"],
+    },
 }
 
+CONSOLE_DIST = REPOSITORY / "frontend" / "dist"
 STATIC_URL = "/static/"
-STATICFILES_DIRS = [path for path in [REPOSITORY / "frontend" / "dist"] if path.is_dir()]
-STATIC_ROOT = CONFIG.home / "static"
+STATICFILES_DIRS = [path for path in [CONSOLE_DIST] if path.is_dir()]
+STATICFILES_FINDERS = ["django.contrib.staticfiles.finders.FileSystemFinder"]
 WHITENOISE_USE_FINDERS = True
+# Vite's names hold a hash of the contents.
+WHITENOISE_IMMUTABLE_FILE_TEST = r"^/static/assets/.+-[A-Za-z0-9_-]{8}\.[a-z0-9]+$"
 
 USE_TZ = True
 TIME_ZONE = "UTC"

@@ -1,3 +1,16 @@
-from django.urls import URLPattern, URLResolver
+"""All of Django's routes. ``/v1``, ``/internal`` and ``/ws`` never reach Django (berth.asgi)."""
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from django.urls import URLPattern, URLResolver, include, path, re_path
+
+from berth.api.health import healthz, readyz
+from berth.console.views import index
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("healthz", healthz),
+    path("readyz", readyz),
+    path("api/v1/", include("berth.api.urls")),
+    re_path(r"^(?!api/|static/|v1/|ws/|internal/)(?P<path>.*)$", index),
+]
+
+handler404 = "berth.api.errors.unknown_route"
+handler500 = "berth.api.errors.server_error"

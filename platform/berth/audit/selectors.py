@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from berth.audit.models import AuditEvent
-from berth.core.scoping import ScopedQuerySet
+from berth.core.scoping import Scope, ScopedQuerySet
 
 
-def events_of_tenant(tenant_id: str) -> ScopedQuerySet:
-    return AuditEvent.objects.for_tenant(tenant_id)
-
-
-def events_of_platform() -> ScopedQuerySet:
-    """Every tenant's events and the platform's own: the operator's view."""
-    return AuditEvent.objects.for_platform()
+def events(scope: Scope) -> ScopedQuerySet:
+    """Of a tenant; of everything, the platform's own included, for an operator."""
+    return scope.of(AuditEvent.objects)

@@ -33,7 +33,7 @@ def record(
     return AuditEvent.objects.create(
         actor=actor,
         action=action,
-        object_type=obj._meta.model_name if obj is not None else "",
+        object_type=str(obj._meta.model_name) if obj is not None else "",
         object_id=str(obj.pk) if obj is not None else "",
         tenant_id=tenant_id,
         before=_clean(before),

@@ -76,4 +76,4 @@ def _create(name: str, source_kind: str, source: str, actor: str) -> Model:
 def _queue(model_id: str) -> None:
     from berth.catalog.tasks import register
 
-    register.apply_async(args=[model_id], retry=False)
+    register.apply_async(args=(model_id,), retry=False)

@@ -63,8 +63,8 @@ def licence_of_package(source: str) -> str:
     """What an installed package or its downloaded wheel states; empty when it states nothing."""
     wanted = parse_package(source)
     try:
-        about = metadata.metadata(wanted.name)
-        return str(about.get("License-Expression") or about.get("License") or "")[:80]
+        about = metadata.metadata(wanted.name).json
+        return str(about.get("license_expression") or about.get("license") or "")[:80]
     except metadata.PackageNotFoundError:
         return _licence_in_wheel(wanted)
 

@@ -9,7 +9,7 @@ class JsonFormatter(structlog.stdlib.ProcessorFormatter):
     """Formats the standard library's records: event, level, logger, time, ``extra`` fields, exception."""
 
     def __init__(self) -> None:
-        shared = [
+        shared: list[structlog.typing.Processor] = [
             structlog.contextvars.merge_contextvars,
             structlog.stdlib.add_log_level,
             structlog.stdlib.add_logger_name,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 from django.db import models
@@ -17,18 +19,21 @@ class ScopedQuerySet(models.QuerySet[Any]):
     _scoped = False
 
     def for_tenant(self, tenant_id: str) -> Self:
-        scoped = self.filter(tenant_id=tenant_id)
+        return self.for_tenants([tenant_id])
+
+    def for_tenants(self, tenant_ids: Sequence[str]) -> Self:
+        scoped = self.filter(tenant_id__in=tenant_ids)
         scoped._scoped = True
         return scoped
 
     def for_platform(self) -> Self:
         """All tenants' rows: the operator's views and background work. Search for this name to review them."""
-        every = self._chain()
+        every = self.all()
         every._scoped = True
         return every
 
     def _clone(self) -> Self:
-        clone: Self = super()._clone()  # type: ignore[misc]
+        clone: Self = super()._clone()
         clone._scoped = self._scoped
         return clone
 
@@ -64,6 +69,18 @@ class ScopedQuerySet(models.QuerySet[Any]):
         self._require_scope()
         return super().delete()
 
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose rows a reader may see: some tenants', or, with None, the whole platform's. Selectors take it first."""
+
+    tenant_ids: tuple[str, ...] | None
+
+    def of(self, manager: Any) -> Any:
+        return manager.for_platform() if self.tenant_ids is None else manager.for_tenants(self.tenant_ids)
+
+
+PLATFORM = Scope(None)
 
 ScopedManager = models.Manager.from_queryset(ScopedQuerySet)
 

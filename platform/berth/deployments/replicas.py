@@ -99,7 +99,7 @@ def observe_replicas(*, node: Node, observed: protocol.Observed) -> list[str]:
 def _observe(row: Replica, item: protocol.ObservedReplica) -> bool:
     """True when something changed that others act on; progress and memory are stored silently."""
     now = timezone.now()
-    state = item.state
+    state: str = item.state
     if not row.run and state in (ReplicaState.PLACING, ReplicaState.LOADING, ReplicaState.READY):
         state = ReplicaState.DRAINING  # the agent has not heard yet, or is at it
     values: dict[str, Any] = {

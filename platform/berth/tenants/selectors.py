@@ -1,11 +1,14 @@
-"""Reads of tenants, members and keys."""
+"""Reads of tenants, members and keys; and whose rows a person may see."""
 
 from __future__ import annotations
 
 from django.db.models import QuerySet
 
-from berth.core.scoping import ScopedQuerySet
+from berth.core.errors import Forbidden, NotFound
+from berth.core.scoping import PLATFORM, Scope, ScopedQuerySet
 from berth.tenants.models import ApiKey, Membership, Role, Tenant, User
+
+RANK = {Role.VIEWER: 0, Role.DEVELOPER: 1, Role.ADMIN: 2, Role.OWNER: 3}
 
 
 def role_in(user: User, tenant_id: str) -> str | None:
@@ -16,6 +19,37 @@ def role_in(user: User, tenant_id: str) -> str | None:
         Membership.objects.for_tenant(tenant_id).filter(user=user).values_list("role", flat=True).first()
     )
     return found
+
+
+def at_least(role: str | None, least: str) -> bool:
+    return role is not None and RANK[Role(role)] >= RANK[Role(least)]
+
+
+def scope_of(user: User, tenant_id: str | None = None) -> Scope:
+    """One tenant's rows, or all that the user may see. Raises ``NotFound`` for a tenant that is not theirs."""
+    if user.is_operator:
+        if tenant_id is None:
+            return PLATFORM
+        if not Tenant.objects.filter(id=tenant_id).exists():
+            raise NotFound("No such tenant", field="tenant")
+        return Scope((tenant_id,))
+    mine = tuple(memberships_of(user).values_list("tenant_id", flat=True))
+    if tenant_id is None:
+        return Scope(mine)
+    if tenant_id not in mine:
+        raise NotFound("No such tenant", field="tenant")
+    return Scope((tenant_id,))
+
+
+def scope_with_role(user: User, least: str, tenant_id: str | None = None) -> Scope:
+    """As ``scope_of``, with only the tenants where the user has the role. Raises ``Forbidden`` for one below it."""
+    scope = scope_of(user, tenant_id)
+    if scope.tenant_ids is None or user.is_operator:
+        return scope
+    roles = dict(memberships_of(user).values_list("tenant_id", "role"))
+    if tenant_id is not None and not at_least(roles[tenant_id], least):
+        raise Forbidden(f"This needs the role {least}; yours is {roles[tenant_id]}")
+    return Scope(tuple(tenant for tenant, role in roles.items() if at_least(role, least)))
 
 
 def memberships_of(user: User) -> ScopedQuerySet:
@@ -31,10 +65,10 @@ def tenants_of(user: User) -> QuerySet[Tenant]:
     return Tenant.objects.filter(id__in=mine)
 
 
-def members_of_tenant(tenant_id: str) -> ScopedQuerySet:
-    return Membership.objects.for_tenant(tenant_id).select_related("user")
+def members(scope: Scope) -> ScopedQuerySet:
+    return scope.of(Membership.objects).select_related("user")
 
 
-def keys_of_tenant(tenant_id: str) -> ScopedQuerySet:
+def keys(scope: Scope) -> ScopedQuerySet:
     """Without the console's own ten-minute keys."""
-    return ApiKey.objects.for_tenant(tenant_id).filter(playground=False)
+    return scope.of(ApiKey.objects).filter(playground=False).select_related("created_by")

@@ -94,8 +94,8 @@ def add_member(*, tenant: Tenant, user: User, role: str, actor: str) -> Membersh
         raise Invalid(f"{role!r}: expected one of {', '.join(Role.values)}", field="role")
     members = Membership.objects.for_tenant(tenant.id).select_for_update()
     membership = members.filter(user=user).first()
-    before = None if membership is None else membership.role
-    if before == role:
+    before = membership.role if membership is not None else None
+    if membership is not None and before == role:
         return membership
     if membership is None:
         membership = Membership.objects.create(tenant=tenant, user=user, role=role)

@@ -1,0 +1,40 @@
+"""Every route of ``/api/v1``."""
+
+from __future__ import annotations
+
+from django.urls import path, re_path
+from drf_spectacular.views import SpectacularAPIView
+from rest_framework.routers import SimpleRouter
+
+import berth.api.schema  # noqa: F401 - registers how the schema names the session cookie
+from berth.api.errors import unknown_route
+from berth.audit.api import AuditView
+from berth.catalog.api import ModelView
+from berth.deployments.api import DeploymentView, ReplicaView
+from berth.fleet.api import NodeView
+from berth.metering.api import GoodputView, UsageView
+from berth.slas.api import ContractView, ServiceClassView
+from berth.tenants.api import KeyView, MemberView, TenantView
+from berth.tenants.session_api import MeView, SessionView
+
+router = SimpleRouter(trailing_slash=False)
+router.register("tenants", TenantView, "tenant")
+router.register("members", MemberView, "member")
+router.register("keys", KeyView, "key")
+router.register("models", ModelView, "model")
+router.register("classes", ServiceClassView, "class")
+router.register("contracts", ContractView, "contract")
+router.register("deployments", DeploymentView, "deployment")
+router.register("replicas", ReplicaView, "replica")
+router.register("nodes", NodeView, "node")
+router.register("usage", UsageView, "usage")
+router.register("audit", AuditView, "audit")
+
+urlpatterns = [
+    path("session", SessionView.as_view()),
+    path("me", MeView.as_view()),
+    path("goodput", GoodputView.as_view()),
+    path("schema", SpectacularAPIView.as_view()),
+    *router.urls,
+    re_path(r"^.*$", unknown_route),
+]

@@ -1,0 +1,50 @@
+"""REST: who changed what. For operators, and for a tenant's owners and admins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import django_filters
+from rest_framework import mixins, serializers
+
+from berth.api.views import TenantFilter, TenantViewSet, person
+from berth.audit import selectors
+from berth.audit.models import AuditEvent
+from berth.core.scoping import Scope
+from berth.tenants.models import Role
+from berth.tenants.selectors import scope_with_role
+
+
+class AuditEventSerializer(serializers.ModelSerializer[AuditEvent]):
+    tenant = serializers.CharField(source="tenant_id")
+    before = serializers.DictField(allow_null=True)
+    after = serializers.DictField(allow_null=True)
+
+    class Meta:
+        model = AuditEvent
+        fields = [
+            "id", "tenant", "actor", "action", "object_type", "object_id", "before", "after", "request_id",
+            "created_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class AuditFilter(TenantFilter):
+    object = django_filters.CharFilter(field_name="object_id")
+    action = django_filters.CharFilter()
+    actor = django_filters.CharFilter()
+
+
+class AuditView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[AuditEvent]):
+    queryset = AuditEvent.objects.none()
+    serializer_class = AuditEventSerializer
+    filterset_class = AuditFilter
+
+    @property
+    def scope(self) -> Scope:
+        if self.fake:
+            return Scope(())
+        return scope_with_role(person(self.request), Role.ADMIN, self.request.query_params.get("tenant") or None)
+
+    def get_queryset(self) -> Any:
+        return selectors.events(self.scope)

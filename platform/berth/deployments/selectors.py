@@ -1,0 +1,149 @@
+"""Reads of deployments and replicas, with what only Redis knows: who is alive.
+
+``lost`` is computed here: a replica that was ready for longer than the key lives, and whose key is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.db.models import Prefetch, Q
+from django.utils import timezone
+
+from berth.core.scoping import Scope, ScopedQuerySet
+from berth.deployments.models import ENDED_STATES, Deployment, DesiredState, Replica, ReplicaState
+from berth.live import names
+
+log = logging.getLogger(__name__)
+
+# An end is shown in a deployment's summary for this long.
+RECENT = timedelta(minutes=15)
+REDIS_TIMEOUT_S = 1.0
+LOST_REASON = f"no word from it for {names.ALIVE_TTL_S} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """``state``: running, starting, degraded, failed, stopping or stopped; ``stale``: liveness is not known."""
+
+    wanted: int
+    ready: int
+    state: str
+    reason: str
+    stale: bool
+
+
+def deployments(scope: Scope) -> ScopedQuerySet:
+    """Each with ``recent``: its live replicas and those that ended a short while ago, newest first."""
+    recent = scope.of(Replica.objects).filter(Q(ended_at=None) | Q(ended_at__gte=timezone.now() - RECENT))
+    rows = scope.of(Deployment.objects).select_related("tenant", "model", "service_class")
+    return rows.prefetch_related(Prefetch("replicas", queryset=recent.order_by("-id"), to_attr="recent"))
+
+
+def replicas(scope: Scope) -> ScopedQuerySet:
+    return scope.of(Replica.objects).select_related("deployment", "node", "seat__slice__gpu")
+
+
+def annotate_live(rows: Iterable[Replica]) -> None:
+    """Sets ``shown_state``, ``shown_reason``, ``stale`` and ``stats`` on each, with one question to Redis."""
+    rows = list(rows)
+    living = [row for row in rows if row.ended_at is None]
+    answers = _ask([key(row.id) for row in living for key in (names.alive, names.stats)])
+    now = timezone.now()
+    for row in rows:
+        _set_shown(row, row.state, row.reason, False, None)
+    for number, row in enumerate(living):
+        if answers is None:
+            _set_shown(row, row.state, row.reason, True, None)
+            continue
+        alive, stats = answers[2 * number : 2 * number + 2]
+        lost = alive is None and is_overdue(row, now)
+        state, reason = (ReplicaState.LOST, LOST_REASON) if lost else (row.state, row.reason)
+        _set_shown(row, state, reason, False, _parse(stats))
+
+
+def is_overdue(row: Replica, now: datetime) -> bool:
+    """Whether a missing key means anything: it was ready, and for longer than a first message takes."""
+    was_ready = row.ready_at is not None and row.state in (ReplicaState.READY, ReplicaState.DRAINING)
+    return was_ready and row.ready_at < now - timedelta(seconds=names.ALIVE_TTL_S)  # type: ignore[operator]
+
+
+def summarize(rows: Sequence[Deployment]) -> None:
+    """Sets ``summary`` on deployments read with ``deployments``."""
+    annotate_live(replica for row in rows for replica in row.recent)  # type: ignore[attr-defined]
+    for row in rows:
+        row.summary = _summary(row, row.recent)  # type: ignore[attr-defined]
+
+
+def log_lines(replica: Replica) -> list[str] | None:
+    """The last lines that its agent sent, oldest first; None while Redis does not answer."""
+    try:
+        with _client() as client:
+            lines: Any = client.lrange(names.log(replica.id), 0, names.LOG_LINES - 1)
+    except redis.RedisError as error:
+        log.warning("logs_not_read", extra={"error": str(error)})
+        return None
+    return [line.decode(errors="replace") for line in lines]
+
+
+def _summary(row: Deployment, replicas: Sequence[Any]) -> Summary:
+    living = [replica for replica in replicas if replica.ended_at is None]
+    wanted = row.replica_count if row.desired_state == DesiredState.RUNNING else 0
+    ready = sum(replica.shown_state == ReplicaState.READY for replica in living)
+    waiting = [replica for replica in living if replica.shown_state != ReplicaState.READY]
+    ended = [replica for replica in replicas if replica.ended_at is not None]
+    broken = next((replica for replica in ended if replica.state in (ReplicaState.FAILED, ReplicaState.LOST)), None)
+    idle = "stopping" if living else "stopped"
+    state = _running_state(wanted, ready, waiting, broken) if wanted else idle
+    reason = ""
+    if state not in ("running", "stopped"):
+        known = [*waiting, *([broken] if broken else [])]
+        reason = next((replica.shown_reason for replica in known if replica.shown_reason), "")
+    return Summary(wanted, ready, state, reason, any(replica.stale for replica in living))
+
+
+def _running_state(wanted: int, ready: int, waiting: Sequence[Any], broken: Any) -> str:
+    if ready >= wanted:
+        return "running"
+    if ready:
+        return "degraded"
+    failing = any(replica.shown_state in ENDED_STATES for replica in waiting)
+    return "failed" if failing or (broken and not waiting) else "starting"
+
+
+def _set_shown(row: Any, state: str, reason: str, stale: bool, stats: dict[str, Any] | None) -> None:
+    row.shown_state, row.shown_reason, row.stale, row.stats = state, reason, stale, stats
+
+
+def _ask(keys: list[str]) -> list[bytes | None] | None:
+    """Values of ``keys``; None when Redis does not answer."""
+    if not keys:
+        return []
+    try:
+        with _client() as client:
+            values: Any = client.mget(keys)
+            return list(values)
+    except redis.RedisError as error:
+        log.warning("liveness_not_known", extra={"error": str(error)})
+        return None
+
+
+def _parse(value: bytes | None) -> dict[str, Any] | None:
+    try:
+        data = json.loads(value) if value else None
+    except ValueError:
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _client() -> redis.Redis:
+    return redis.Redis.from_url(
+        settings.REDIS_URL, socket_timeout=REDIS_TIMEOUT_S, socket_connect_timeout=REDIS_TIMEOUT_S
+    )

@@ -1,0 +1,166 @@
+"""How deployments, replicas and the fit check look on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from berth.catalog.models import Model
+from berth.deployments.models import Deployment, Engine, Replica, ReplicaState
+from berth.deployments.needs import needs_of_deployment
+from berth.slas.api import ServiceClassSerializer
+from berth.tenants.serializers import TenantRefSerializer
+
+DTYPES = [("bf16", "bf16"), ("fp32", "fp32")]
+SUMMARY_STATES = [(name, name) for name in ("running", "starting", "degraded", "failed", "stopping", "stopped")]
+
+
+class ModelRefSerializer(serializers.ModelSerializer[Model]):
+    class Meta:
+        model = Model
+        fields = [
+            "id", "name", "state", "architecture", "source_format", "parameters", "context_length", "weights_bytes",
+            "licence",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class StateSummarySerializer(serializers.Serializer[Any]):
+    """``stale``: whether replicas are alive is not known at the moment; states are as stored."""
+
+    wanted = serializers.IntegerField()
+    ready = serializers.IntegerField()
+    state = serializers.ChoiceField(choices=SUMMARY_STATES)
+    reason = serializers.CharField()
+    stale = serializers.BooleanField()
+
+
+class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
+    tenant = TenantRefSerializer()
+    model = ModelRefSerializer()
+    service_class = ServiceClassSerializer()
+    state = StateSummarySerializer(source="summary")
+    memory_bytes = serializers.SerializerMethodField(help_text="what one replica reserves")
+
+    class Meta:
+        model = Deployment
+        fields = [
+            "id", "tenant", "name", "model", "service_class", "state", "desired_state", "replica_count", "engine",
+            "dtype", "max_model_len", "max_num_seqs", "kv_bytes", "default_max_tokens", "memory_bytes", "created_at",
+            "updated_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    def get_memory_bytes(self, deployment: Deployment) -> int:
+        return needs_of_deployment(deployment).total_bytes
+
+
+class DeploymentChangeSerializer(serializers.Serializer[Deployment]):
+    """Fields of a runtime (model, engine, dtype, lengths, memory) change only while nothing runs."""
+
+    model = serializers.CharField(required=False, max_length=80, help_text="id or name")
+    service_class = serializers.CharField(required=False, max_length=40, help_text="id or name")
+    replica_count = serializers.IntegerField(required=False, min_value=0, max_value=1000)
+    engine = serializers.ChoiceField(required=False, choices=Engine.choices)
+    dtype = serializers.ChoiceField(required=False, choices=DTYPES)
+    max_model_len = serializers.IntegerField(required=False, allow_null=True, min_value=16, max_value=1 << 30)
+    max_num_seqs = serializers.IntegerField(required=False, min_value=1, max_value=1024)
+    kv_bytes = serializers.IntegerField(required=False, min_value=1, max_value=1 << 50)
+    default_max_tokens = serializers.IntegerField(required=False, min_value=1, max_value=1 << 30)
+
+
+class DeploymentCreateSerializer(DeploymentChangeSerializer):
+    tenant = serializers.CharField(max_length=32)
+    name = serializers.SlugField(max_length=63)
+    model = serializers.CharField(max_length=80, help_text="id or name")
+    service_class = serializers.CharField(max_length=40, help_text="id or name")
+
+
+class ScaleSerializer(serializers.Serializer[Any]):
+    replicas = serializers.IntegerField(min_value=0, max_value=1000)
+
+
+class CloneSerializer(serializers.Serializer[Any]):
+    name = serializers.SlugField(max_length=63)
+
+
+class ReplicaStatsSerializer(serializers.Serializer[Any]):
+    """As the replica last said, at most ten seconds ago."""
+
+    running = serializers.IntegerField(default=0)
+    queued = serializers.IntegerField(default=0)
+    kv_free_blocks = serializers.IntegerField(allow_null=True, default=None)
+    kv_total_blocks = serializers.IntegerField(allow_null=True, default=None)
+    predicted_ttft_ms = serializers.FloatField(allow_null=True, default=None)
+
+
+class ReplicaSerializer(serializers.ModelSerializer[Replica]):
+    """``state`` is lost when a ready replica fell silent; ``stale``: that could not be asked."""
+
+    tenant = serializers.CharField(source="tenant_id")
+    deployment = serializers.CharField(source="deployment_id")
+    deployment_name = serializers.CharField(source="deployment.name")
+    node = serializers.CharField(source="node.name", default=None, allow_null=True)
+    device = serializers.SerializerMethodField()
+    state = serializers.ChoiceField(source="shown_state", choices=ReplicaState.choices)
+    reason = serializers.CharField(source="shown_reason")
+    stale = serializers.BooleanField()
+    stats = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Replica
+        fields = [
+            "id", "tenant", "deployment", "deployment_name", "node", "device", "run", "state", "reason", "stale",
+            "progress", "restarts", "pid", "port", "memory_bytes", "memory_used_bytes", "stats", "created_at",
+            "ready_at", "ended_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    def get_device(self, replica: Replica) -> str | None:
+        seat = getattr(replica, "seat", None)
+        return None if seat is None else str(seat.slice.gpu.name)
+
+    @extend_schema_field(ReplicaStatsSerializer(allow_null=True))
+    def get_stats(self, replica: Any) -> Any:
+        return None if replica.stats is None else ReplicaStatsSerializer(replica.stats).data
+
+
+class LogSerializer(serializers.Serializer[Any]):
+    lines = serializers.ListField(child=serializers.CharField())
+    stale = serializers.BooleanField(help_text="the lines could not be read at the moment")
+
+
+class NeedsSerializer(serializers.Serializer[Any]):
+    weights_bytes = serializers.IntegerField()
+    kv_bytes = serializers.IntegerField()
+    kv_bytes_per_token = serializers.IntegerField()
+    kv_capacity_tokens = serializers.IntegerField()
+    workspace_bytes = serializers.IntegerField()
+    total_bytes = serializers.IntegerField()
+
+
+class DeviceFitSerializer(serializers.Serializer[Any]):
+    device_id = serializers.CharField()
+    node = serializers.CharField()
+    device = serializers.CharField()
+    index = serializers.IntegerField()
+    total_bytes = serializers.IntegerField()
+    free_bytes = serializers.IntegerField()
+    units = serializers.IntegerField()
+    units_free = serializers.IntegerField()
+    units_needed = serializers.IntegerField()
+    replicas = serializers.IntegerField()
+    fits = serializers.BooleanField()
+    reason = serializers.CharField()
+
+
+class FitSerializer(serializers.Serializer[Any]):
+    needs = NeedsSerializer()
+    max_model_len = serializers.IntegerField()
+    replicas = serializers.IntegerField()
+    replicas_that_fit = serializers.IntegerField()
+    fits = serializers.BooleanField()
+    reason = serializers.CharField()
+    devices = DeviceFitSerializer(many=True)

@@ -1,0 +1,94 @@
+"""How usage and goodput look on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from berth.metering.models import UsageRecord
+from berth.metering.selectors import GROUPS
+
+
+class UsageSerializer(serializers.ModelSerializer[UsageRecord]):
+    tenant = serializers.CharField(source="tenant_id")
+    deployment = serializers.CharField(source="deployment_id")
+    key = serializers.CharField(source="key_id")
+    replica = serializers.CharField(source="replica_id")
+    contract = serializers.CharField(source="contract_id")
+
+    class Meta:
+        model = UsageRecord
+        fields = [
+            "request_id", "tenant", "deployment", "deployment_name", "key", "replica", "contract", "contract_version",
+            "class_name", "arrived_at", "stream", "outcome", "finish_reason", "status", "counted_by", "prompt_tokens",
+            "cached_tokens", "new_prompt_tokens", "completion_tokens", "offered", "good", "compatible", "reason",
+            "ttft_us", "ttft_limit_us", "tpot_us", "fluidity", "e2e_us", "queue_ms", "prefill_ms", "decode_ms",
+            "preemptions", "ideal_s", "executed_ideal_s",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class UsageSumsSerializer(serializers.Serializer[Any]):
+    requests = serializers.IntegerField()
+    offered = serializers.IntegerField()
+    good = serializers.IntegerField()
+    prompt_tokens = serializers.IntegerField()
+    cached_tokens = serializers.IntegerField()
+    completion_tokens = serializers.IntegerField()
+    good_tokens = serializers.IntegerField()
+
+
+class UsageGroupSerializer(UsageSumsSerializer):
+    key = serializers.CharField()
+    label = serializers.CharField()
+
+
+class UsageSummarySerializer(serializers.Serializer[Any]):
+    group = serializers.ChoiceField(choices=GROUPS)
+    rows = UsageGroupSerializer(many=True)
+    total = UsageSumsSerializer()
+
+
+class PercentilesSerializer(serializers.Serializer[Any]):
+    p50 = serializers.FloatField(allow_null=True)
+    p95 = serializers.FloatField(allow_null=True)
+
+
+class FactorsSerializer(serializers.Serializer[Any]):
+    """η = U·E·R·A (docs/goodput.md); null where the denominator is zero."""
+
+    eta = serializers.FloatField(allow_null=True)
+    U = serializers.FloatField(allow_null=True)
+    E = serializers.FloatField(allow_null=True)
+    R = serializers.FloatField(allow_null=True)
+    A = serializers.FloatField(allow_null=True)
+
+
+class GoodputFiguresSerializer(serializers.Serializer[Any]):
+    """``goodput``: good output tokens per provisioned device-second. ``late``: bad requests by reason."""
+
+    offered = serializers.IntegerField()
+    good = serializers.IntegerField()
+    late = serializers.DictField(child=serializers.IntegerField())
+    over_quota = serializers.IntegerField()
+    tokens = serializers.IntegerField()
+    good_tokens = serializers.IntegerField()
+    prompt_tokens = serializers.IntegerField()
+    goodput = serializers.FloatField(allow_null=True)
+    attainment = serializers.FloatField(allow_null=True)
+    ttft_ms = PercentilesSerializer()
+    tpot_ms = PercentilesSerializer()
+    fluidity_p5 = serializers.FloatField(allow_null=True)
+    factors = FactorsSerializer()
+
+
+class GoodputMinuteSerializer(GoodputFiguresSerializer):
+    minute = serializers.DateTimeField()
+
+
+class GoodputSerializer(serializers.Serializer[Any]):
+    minutes = GoodputMinuteSerializer(many=True)
+    total = GoodputFiguresSerializer()
+    classes = serializers.DictField(child=GoodputFiguresSerializer())
+    deployments = serializers.DictField(child=GoodputFiguresSerializer())
