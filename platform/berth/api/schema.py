@@ -30,7 +30,7 @@ PROBLEM = {
 }
 
 
-class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+class SessionScheme(OpenApiAuthenticationExtension):
     target_class = "berth.api.authentication.Session"
     name = "session"
 

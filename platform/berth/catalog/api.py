@@ -36,7 +36,7 @@ class ModelSerializer(serializers.ModelSerializer[Model]):
 class ModelCreateSerializer(serializers.Serializer[Model]):
     name = serializers.SlugField(max_length=80)
     source_kind = serializers.ChoiceField(choices=SourceKind.choices)
-    source = serializers.CharField(max_length=500)
+    source = serializers.CharField(max_length=500)  # type: ignore[assignment]
 
 
 class FitSettingsSerializer(serializers.Serializer[Any]):

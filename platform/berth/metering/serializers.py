@@ -41,7 +41,7 @@ class UsageSumsSerializer(serializers.Serializer[Any]):
 
 class UsageGroupSerializer(UsageSumsSerializer):
     key = serializers.CharField()
-    label = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]
 
 
 class UsageSummarySerializer(serializers.Serializer[Any]):

@@ -46,8 +46,6 @@ class ServiceClassWriteSerializer(serializers.ModelSerializer[ServiceClass]):
             "name", "description", "base_ms", "free_prompt_tokens", "prefill_tokens_per_s", "tpot_ms",
             "stretch_tpot_ms", "fluidity_floor", "attainment_target", "e2e_ms",
         ]  # fmt: skip
-        # The service says it, with the status of a conflict.
-        extra_kwargs = {"name": {"validators": []}}
 
     name = serializers.SlugField(max_length=40)
 
