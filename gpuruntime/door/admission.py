@@ -20,7 +20,6 @@ class Slo:
     ttft_ms: float | None = None
     free_tokens: float = 0.0
     prefill_rate: float | None = None
-    tpot_ms: float | None = None
 
     def ttft_left_s(self, new_prompt_tokens: int) -> float:
         if self.ttft_ms is None:

@@ -21,6 +21,8 @@ def _native(config: RuntimeConfig) -> Backend:
     from gpuruntime.engine.config import EngineConfig
 
     settings = config.engine
+    if settings.extra_args:
+        raise ValueError(f"extra_args {settings.extra_args} are for external engines; the native one takes none")
     return NativeBackend(
         EngineConfig(
             model_path=Path(config.model_path),

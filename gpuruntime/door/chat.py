@@ -38,7 +38,6 @@ from gpuruntime.protocol import (
     SALT,
     SLO_FREE_TOKENS,
     SLO_PREFILL_RATE,
-    SLO_TPOT_MS,
     SLO_TTFT_MS,
     TENANT,
     WEIGHT,
@@ -312,7 +311,6 @@ def read_slo(headers: Headers) -> Slo:
         ttft_ms=_number(headers, SLO_TTFT_MS),
         free_tokens=_number(headers, SLO_FREE_TOKENS) or 0.0,
         prefill_rate=_number(headers, SLO_PREFILL_RATE),
-        tpot_ms=_number(headers, SLO_TPOT_MS),
     )
 
 

@@ -79,6 +79,9 @@ class Runtime:
         code = 1
         try:
             code = await self._serve()
+        except Exception as error:
+            log.exception("the runtime broke")
+            self._fail(f"internal error: {type(error).__name__}: {error}")
         finally:
             server.should_exit = True
             await http

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpuruntime.gguf_header import is_gguf
 from gpuruntime.protocol import VERSION, EngineSettings, RuntimeConfig
 
 
@@ -29,10 +30,18 @@ def read_settings(argv: list[str]) -> Settings:
     """Raises ``SettingsError``; ``SystemExit`` for ``--help`` and wrong options, as argparse does."""
     args = _parser().parse_args(argv)
     if args.model is not None:
+        _refuse_gguf(Path(args.model))
         return Settings(_from_arguments(args), standalone=True)
     if sys.stdin is None or sys.stdin.isatty():
         raise SettingsError("say which model to serve with --model PATH, or give the configuration on stdin")
     return Settings(_from_json(sys.stdin.buffer.read()), standalone=False)
+
+
+def _refuse_gguf(path: Path) -> None:
+    if path.is_file() and is_gguf(path):
+        raise SettingsError(
+            f"{path} is a GGUF file; convert it once with: python -m gpuruntime.loading.convert {path} DIRECTORY"
+        )
 
 
 def _from_json(data: bytes) -> RuntimeConfig:

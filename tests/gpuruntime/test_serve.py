@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -18,12 +19,14 @@ from typing import Any
 import openai
 import psutil
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
 
 from gpuruntime.process import is_process, process_start_time
+from gpuruntime.protocol import Ended, EndedAck, RuntimeHello, Stats, decode_runtime, encode
 from helpers.door import AUTH, REPOSITORY, TOKEN, RuntimeProcess
-from helpers.model import smollm2_dir
+from helpers.model import smollm2_dir, smollm2_gguf
 
-__all__ = ["smollm2_dir"]
+__all__ = ["smollm2_dir", "smollm2_gguf"]
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 
 
@@ -151,6 +154,33 @@ def test_a_drain_finishes_what_runs_and_takes_nothing_new(tmp_path: Path, smollm
         runtime.end()
 
 
+async def test_a_drained_runtime_leaves_when_all_it_counted_was_acknowledged(tmp_path: Path, smollm2_dir: Path) -> None:
+    received: list[Any] = []
+
+    async def control_plane(ws: ServerConnection) -> None:
+        async for data in ws:
+            received.append(decode_runtime(data))
+            if isinstance(received[-1], Ended):
+                await asyncio.sleep(0.5)
+                await ws.send(encode(EndedAck(request_ids=[r.request_id for r in received[-1].requests])))
+
+    async with serve(control_plane, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        runtime = RuntimeProcess(tmp_path, smollm2_dir, control_url=f"ws://127.0.0.1:{port}")
+        try:
+            await asyncio.to_thread(runtime.wait_for, "ready")
+            answer = await asyncio.to_thread(lambda: json.load(chat(runtime, max_tokens=3)))
+            runtime.process.terminate()
+            assert await asyncio.to_thread(runtime.process.wait, 15) == 0
+        finally:
+            runtime.end()
+    assert isinstance(received[0], RuntimeHello)
+    assert [message.state for message in received if isinstance(message, Stats)][-1] == "draining"
+    ended = [request for message in received if isinstance(message, Ended) for request in message.requests]
+    assert [request.completion_tokens for request in ended] == [answer["usage"]["completion_tokens"]]
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
 def test_a_bounded_drain_ends_with_an_error_frame_and_a_second_signal_is_quicker(
     tmp_path: Path, smollm2_dir: Path
 ) -> None:
@@ -248,6 +278,12 @@ def test_an_unusable_configuration_says_why(stdin: bytes, message: str) -> None:
     done = subprocess.run(command, input=stdin, capture_output=True, cwd=REPOSITORY, check=False)
     assert (done.returncode, done.stdout) == (2, b"")
     assert message in done.stderr.decode()
+
+
+def test_a_gguf_file_is_answered_with_the_way_to_convert_it(smollm2_gguf: Path) -> None:
+    command = [sys.executable, "-m", "gpuruntime", "serve", "--model", str(smollm2_gguf)]
+    done = subprocess.run(command, capture_output=True, cwd=REPOSITORY, check=False)
+    assert (done.returncode, b"gpuruntime.loading.convert" in done.stderr) == (2, True)
 
 
 def test_the_door_opens_before_torch_is_imported() -> None:

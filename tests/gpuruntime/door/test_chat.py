@@ -137,6 +137,11 @@ async def test_what_cannot_be_served_is_refused_before_it_is_admitted(
         assert door.ended() == []
 
 
+async def test_an_enormous_body_is_refused_without_being_read_whole() -> None:
+    async with open_door(ScriptedBackend()) as door, door.chat("x" * (9 << 20)) as response:
+        assert (response.status, (await response.json())["error"]["code"]) == (413, "body_too_large")
+
+
 async def test_a_context_overflow_names_all_numbers() -> None:
     async with open_door(ScriptedBackend()) as door, door.chat("x" * 990, max_tokens=11) as response:
         message = (await response.json())["error"]["message"]
