@@ -133,7 +133,8 @@ class Child:
 
     def _note_death(self, how: str) -> None:
         ran_s = time.monotonic() - self.since
-        self.last_exit = how
+        said = log_end(self.spec.log, 1) if how.startswith("exit code") else []
+        self.last_exit = ": ".join([how, *(line[:160] for line in said)])
         self.since = time.monotonic()
         if not self.spec.restart:
             self.state = State.ENDED
@@ -205,6 +206,17 @@ def end_record(record: Record, grace_s: float) -> None:
         time.sleep(0.01)
     if not Path(f"/proc/{record.pid}").exists():
         kill_group(record.pid)
+
+
+def log_end(log: Path, count: int) -> list[str]:
+    """The last ``count`` lines that hold anything; none of a log that cannot be read."""
+    try:
+        with log.open("rb") as handle:
+            handle.seek(max(0, log.stat().st_size - 8192))
+            lines = handle.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
+    return [line.strip() for line in lines if line.strip()][-count:]
 
 
 def rotate(log: Path, limit: int = ROTATE_BYTES) -> None:

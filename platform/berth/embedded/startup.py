@@ -7,7 +7,6 @@ Everything is a process of its own and every wait ticks the supervisor, so that 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -18,17 +17,15 @@ from types import FrameType
 from typing import IO, Any
 
 from berth.embedded import lock, preflight
-from berth.embedded.children import Child, ChildSpec, State
-from berth.embedded.house import LOCAL_NODE, STOP_ORDER, House, kill_runtimes
+from berth.embedded.children import Child, ChildSpec, State, log_end
+from berth.embedded.house import SERVICES, STOP_ORDER, House, kill_runtimes
 from berth.embedded.paths import remove_sockets
-from berth.embedded.preflight import CannotStart
 from berth.embedded.screen import Facts, Screen, open_screen
 from berth.embedded.status import Poller
 from berth.embedded.supervisor import Supervisor, wait_until
 
 STOP_WITHIN_S = 15.0
 RUNTIME_GRACE_S = 5.0
-OPERATOR_PASSWORD = "operator_password"  # noqa: S105  a file's name
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -169,12 +166,11 @@ class Up:
 
     def _bootstrap(self) -> None:
         """The operator, the demo tenant, its key and deployment, this machine's node. Idempotent."""
-        made = json.loads(self._run_job(self.house.job("bootstrap", self.house.manage("bootstrap")), timeout_s=120))
+        self.step = "preparing the demo model (the first time: fetched and converted)"
+        made = json.loads(self._run_job(self.house.job("bootstrap", self.house.manage("bootstrap")), timeout_s=3600))
         write_secret(self.house.home.node_token, made["node"]["token"])
         self.poller.demo = made["deployment"] or ""
-        if made["operator"].get("password"):
-            write_secret(self.house.home.secrets / OPERATOR_PASSWORD, made["operator"]["password"])
-        self.facts.notes = notes(made, self.facts.url, self.house.home.secrets / OPERATOR_PASSWORD)
+        self.facts.notes = notes(made, self.facts.url, self.house.home.secrets)
 
     def _run_job(self, spec: ChildSpec, *, timeout_s: float) -> str:
         """Runs ``spec`` to its end and returns its stdout. Raises ``StepFailed``."""
@@ -208,6 +204,7 @@ class Up:
         self.screen.say("Stopping ... (Ctrl-C again kills at once)")
         self.poller.stop()
         deadline = time.monotonic() + STOP_WITHIN_S
+        self.supervisor.stop([name for name in self.supervisor.children if name not in SERVICES], deadline)
         for group in STOP_ORDER:
             if group == ("runtimes",):
                 self._stop_runtimes(deadline - 6)
@@ -245,10 +242,7 @@ def needs_migration() -> bool:
 
 def last_lines(log: Path, count: int = 3) -> str:
     """The end of a log for an error message, with where the rest is."""
-    with contextlib.suppress(OSError):
-        lines = [line for line in log.read_text(errors="replace")[-4096:].splitlines() if line.strip()]
-        return "\n  " + "\n  ".join([*lines[-count:], f"(all of it: {log})"])
-    return ""
+    return "\n  " + "\n  ".join([*log_end(log, count), f"(all of it: {log})"])
 
 
 def write_secret(path: Path, text: str) -> None:
@@ -260,20 +254,20 @@ def write_secret(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-def notes(made: dict[str, Any], url: str, password_file: Path) -> list[str]:
+def notes(made: dict[str, Any], url: str, secrets: Path) -> list[str]:
     """Sign-in, key and curl line. A password and a key are in ``made`` only in the run that created them."""
-    operator = made["operator"]
+    operator, member, model, key = made["operator"], made.get("member"), made.get("model"), made.get("key")
     lines = [f"Console   {url}"]
     if operator.get("password"):
         lines.append(f"Sign in   {operator['email']}  password {operator['password']}")
     else:
-        reset = f"reset: manage.py changepassword {operator['email']}"
-        lines.append(f"Sign in   {operator['email']}  (first password: {password_file}; {reset})")
-    key = made.get("key")
+        reset = f"another: manage.py reset_password {operator['email']}"
+        lines.append(f"Sign in   {operator['email']}  (first password: {secrets / 'operator_password'}; {reset})")
+    if member:
+        lines.append(f"Tenant    {member['email']}  password {member['password']}")
     if key:
         lines.append(f"Demo key  {key}  (shown this once)")
+    if model and model["state"] == "failed":
+        lines.append(f"The demo model could not be registered: {model['reason']}. The next run tries again.")
     lines.append(CURL.format(url=url, key=key or "$KEY"))
     return lines
-
-
-__all__ = ["LOCAL_NODE", "CannotStart", "StepFailed", "Up"]

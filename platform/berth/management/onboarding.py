@@ -39,9 +39,10 @@ def bootstrap() -> dict[str, Any]:
     operator = _ensure_operator()
     node = _ensure_local_node()
     tenant, member = _ensure_demo_tenant()
-    key = _ensure_demo_key(tenant) if tenant else None
     model = _ensure_model()
     deployment = _ensure_deployment(tenant, model) if tenant else None
+    # Last: its token is printed once, and a registration that is interrupted must not take it along.
+    key = _ensure_demo_key(tenant) if tenant else None
     return {
         "operator": operator,
         "member": member,

@@ -110,17 +110,16 @@ def test_the_live_screen_shows_services_replicas_and_notes() -> None:
 
 def test_a_password_and_a_key_are_shown_only_when_they_were_made(tmp_path: Path) -> None:
     made = {"operator": {"email": "op@x", "password": "pw"}, "key": "key_1.s"}
-    first = "\n".join(notes(made, "http://localhost:8000", tmp_path / "operator_password"))
-    later = "\n".join(
-        notes(
-            {"operator": {"email": "op@x", "password": None}, "key": None}, "http://h", tmp_path / "operator_password"
-        )
-    )
+    first = "\n".join(notes(made, "http://localhost:8000", tmp_path))
+    failed = {"state": "failed", "reason": "no network"}
+    again = {"operator": {"email": "op@x"}, "key": None, "model": failed}
+    later = "\n".join(notes(again, "http://h", tmp_path))
     assert "pw" in first
     assert "Bearer key_1.s" in first
     assert str(tmp_path / "operator_password") in later
-    assert "changepassword op@x" in later
+    assert "reset_password op@x" in later
     assert "Bearer $KEY" in later
+    assert "no network" in later
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 500])
