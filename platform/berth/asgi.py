@@ -29,6 +29,7 @@ from berth.config import CONFIG  # noqa: E402
 from berth.core.ids import new_id  # noqa: E402
 from berth.gateway.app import Gateway  # noqa: E402
 from berth.gateway.errors import ApiError, send_error  # noqa: E402
+from berth.gateway.keeper import Keeper  # noqa: E402
 from berth.health import health_app  # noqa: E402
 from berth.live.files import files_app  # noqa: E402
 from berth.live.routing import websocket_app  # noqa: E402
@@ -41,7 +42,7 @@ class Application:
     """``role``: all, web or gateway (BERTH_ROLE)."""
 
     def __init__(self, role: str, redis_url: str) -> None:
-        self.gateway = Gateway(redis_url) if role in ("all", "gateway") else None
+        self.gateway = Gateway(redis_url, Keeper) if role in ("all", "gateway") else None
         self.aggregator = Aggregator(redis_url) if role in ("all", "web") else None
         self._web = role in ("all", "web")
 

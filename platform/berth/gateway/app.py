@@ -26,7 +26,7 @@ from berth.gateway.exchange import Exchange
 from berth.gateway.forward import new_session
 from berth.gateway.limits import Script, connect
 from berth.gateway.replicas import Replicas
-from berth.gateway.snapshot import Keeper, Route, Snapshot
+from berth.gateway.snapshot import Route, Snapshot
 from berth.live import names
 
 BEAT_S = 1.0
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class SnapshotSource(Protocol):
-    """Where the current snapshot comes from; ``snapshot.Keeper``, or a fixed one in a benchmark."""
+    """Where the current snapshot comes from: ``keeper.Keeper``, or a fixed one in a benchmark."""
 
     current: Snapshot
 
@@ -54,9 +54,7 @@ class Gateway:
     accounts: Accounts
     keeper: SnapshotSource
 
-    def __init__(
-        self, redis_url: str, keeper: Callable[[str, Callable[[Snapshot], None]], SnapshotSource] = Keeper
-    ) -> None:
+    def __init__(self, redis_url: str, keeper: Callable[[str, Callable[[Snapshot], None]], SnapshotSource]) -> None:
         self.id = f"gw_{secrets.token_hex(8)}"
         self.open: dict[str, Exchange] = {}
         self.ignored: Counter[str] = Counter()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 UNREAD_BYTES = 256 << 10
 UNREAD_S = 30.0
+UNREAD_MOST_BYTES = 8 << 20
 DOOR_FULL = frozenset({"queue_full"})
 DOOR_COUNTS = frozenset({"queue_timeout", "engine_failed", "replica_stopped"})
 DOOR_CLOSED = frozenset({"draining", "loading", "not_ready", "replica_stopped", "failed"})
@@ -130,9 +131,13 @@ class Exchange:
     def check_slow(self, now_s: float) -> None:
         """Called each second: a client that leaves too much unread for too long is let go."""
         blocked = self._blocked_s is not None and now_s - self._blocked_s >= UNREAD_S
-        if blocked and (self._unread > UNREAD_BYTES or self._ended) and self._task is not None and not self._slow:
-            self._slow = True
-            self._end_early(Outcome.CLIENT_SLOW)
+        if blocked and (self._unread > UNREAD_BYTES or self._ended) and not self._slow:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._slow = True
+        self._end_early(Outcome.CLIENT_SLOW)
+        if self._task is not None:
             self._task.cancel()
 
     async def _send_stream(self, send: Send) -> None:
@@ -286,15 +291,16 @@ class Exchange:
             for event in events:
                 self._collector.add(event)
         elif events:
-            self._outbox.append(b"".join(events))
-            self._unread += len(self._outbox[-1])
+            self._post(b"".join(events))
+            if self._unread > UNREAD_MOST_BYTES:
+                self._let_go()
+                return
         if frames.error is not None:
             raise PassedError(500, frames.error[5:].strip(), "engine_failed")
         if frames.done:
             self.finish(Outcome.COMPLETED)
             if self._collector is None:
-                self._outbox.append((verdict_event(self) if self._wants_verdict else b"") + DONE)
-                self._unread += len(self._outbox[-1])
+                self._post((verdict_event(self) if self._wants_verdict else b"") + DONE)
             self._ended = True
             self._news.set()
         elif self.line.tokens and self._collector is None:

@@ -47,7 +47,7 @@ class _Chunk(msgspec.Struct):
     choices: list[msgspec.Raw] = []
     usage: _Usage | None = None
     berth: Berth | None = None
-    error: msgspec.Raw | None = None
+    error: msgspec.Raw = msgspec.Raw()
 
 
 _chunk_decoder = msgspec.json.Decoder(_Chunk)
@@ -111,7 +111,7 @@ class StreamFilter:
             fields: dict[str, Any] = dict(_fields_decoder.decode(payload))
         except msgspec.DecodeError as error:
             raise BadStream(f"an event that is not a chunk: {error}") from error
-        if chunk.error is not None:
+        if bytes(chunk.error) not in (b"", b"null"):
             self.error = event + b"\n\n"
             return None
         if chunk.usage is not None:

@@ -1,36 +1,14 @@
 """What a gateway knows of the platform: immutable, whole, and built away from the requests that read it.
 
-    database -> build() in the keeper's thread -> Keeper.current (one reference, swapped) -> every request
-
-The old snapshot serves until the new one is whole, and for as long as the database is away.
+Pure data; ``gateway.keeper`` builds it from the database.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import redis
-from django.db import DatabaseError, connection
-from django.db.models import Q
-from django.utils import timezone
-
-from berth.core.secrets import replica_token, tenant_salt
-from berth.core.version import current_version
-from berth.deployments.models import Deployment, ReplicaState
-from berth.deployments.models import Replica as ReplicaRow
-from berth.live.names import CONFIG_CHANNEL
-from berth.slas.models import Contract
-from berth.tenants.models import ApiKey
 from gpuruntime.goodput import ServiceLevel
-
-POLL_S = 0.5
-REBUILD_S = 10.0
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,144 +71,3 @@ class Snapshot:
     def models_of(self, tenant_id: str) -> list[Route]:
         found = [route for (tenant, _), route in self.routes.items() if tenant == tenant_id]
         return sorted(found, key=lambda route: route.model)
-
-
-def build() -> Snapshot:
-    """Reads the version first: a change while the rows are read is then seen by the next poll."""
-    version = current_version()
-    return Snapshot(version, _keys(), _routes(), _replicas())
-
-
-def _keys() -> dict[str, Key]:
-    now = timezone.now()
-    rows = ApiKey.objects.for_platform().filter(
-        Q(expires_at=None) | Q(expires_at__gt=now), revoked_at=None, tenant__suspended_at=None
-    )
-    return {
-        row.id: Key(
-            row.id, row.tenant_id, row.digest, row.pepper_id, row.expires_at.timestamp() if row.expires_at else None
-        )
-        for row in rows
-    }
-
-
-def _routes() -> dict[tuple[str, str], Route]:
-    """Contracts first, then the tenant's own deployments: its own name wins over one it was given."""
-    open_contracts = (
-        Contract.objects.for_platform()
-        .filter(Q(valid_until=None) | Q(valid_until__gt=timezone.now()))
-        .select_related("deployment", "service_class", "tenant")
-        .order_by("valid_until", "version")
-    )
-    routes: dict[tuple[str, str], Route] = {}
-    by_deployment: dict[tuple[str, str], Route] = {}
-    for row in open_contracts:
-        route = Route(
-            tenant_id=row.tenant_id,
-            model=row.deployment.name,
-            deployment_id=row.deployment_id,
-            class_name=row.service_class.name,
-            level=row.service_class.level(),
-            contract_id=row.id,
-            contract_version=row.version,
-            limits=Limits(row.requests_per_min, row.tokens_per_min, row.max_concurrency),
-            weight=float(row.weight * row.tenant.weight),
-            salt=tenant_salt(row.tenant_id),
-            default_max_tokens=row.deployment.default_max_tokens,
-            created=int(row.deployment.created_at.timestamp()),
-            owned=row.deployment.tenant_id == row.tenant_id,
-        )
-        by_deployment[row.tenant_id, row.deployment_id] = route
-        held = routes.get((row.tenant_id, route.model))
-        if held is None or not held.owned:
-            routes[row.tenant_id, route.model] = route
-    for own in Deployment.objects.for_platform().select_related("service_class", "tenant"):
-        routes[own.tenant_id, own.name] = by_deployment.get((own.tenant_id, own.id)) or Route(
-            tenant_id=own.tenant_id,
-            model=own.name,
-            deployment_id=own.id,
-            class_name=own.service_class.name,
-            level=own.service_class.level(),
-            weight=float(own.tenant.weight),
-            salt=tenant_salt(own.tenant_id),
-            default_max_tokens=own.default_max_tokens,
-            created=int(own.created_at.timestamp()),
-        )
-    return routes
-
-
-def _replicas() -> dict[str, tuple[Replica, ...]]:
-    rows = (
-        ReplicaRow.objects.for_platform()
-        .filter(state__in=[ReplicaState.LOADING, ReplicaState.READY], port__gt=0, run=True, ended_at=None)
-        .exclude(node=None)
-        .select_related("node", "deployment")
-        .order_by("id")
-    )
-    found: dict[str, tuple[Replica, ...]] = {}
-    for row in rows:
-        address = row.node.address if row.node is not None else ""
-        host = f"[{address}]" if ":" in address else address
-        replica = Replica(
-            id=row.id,
-            url=f"http://{host}:{row.port}",
-            token=replica_token(row.id),
-            capacity=row.deployment.max_num_seqs,
-            ready=row.state == ReplicaState.READY,
-        )
-        found[row.deployment_id] = (*found.get(row.deployment_id, ()), replica)
-    return found
-
-
-class Keeper:
-    """Keeps ``current`` fresh from a thread of its own: on a push, on a changed version, every ten seconds."""
-
-    def __init__(self, redis_url: str, on_change: Callable[[Snapshot], None]) -> None:
-        self.current = Snapshot()
-        self._redis_url = redis_url
-        self._on_change = on_change
-        self._stop = threading.Event()
-        self._built_s = 0.0
-        self._thread = threading.Thread(target=self._run, name="snapshot", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-
-    def join(self, timeout_s: float = 3.0) -> None:
-        self._thread.join(timeout_s)
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                client = redis.Redis.from_url(self._redis_url, socket_timeout=2, socket_connect_timeout=1)
-                with client, client.pubsub(ignore_subscribe_messages=True) as pushes:  # type: ignore[no-untyped-call]
-                    pushes.subscribe(CONFIG_CHANNEL)
-                    self._follow(pushes)
-            except redis.RedisError as error:
-                log.info("config_push_away", extra={"error": str(error)})
-                self._refresh(pushed=False)
-                self._stop.wait(POLL_S)
-
-    def _follow(self, pushes: redis.client.PubSub) -> None:
-        self._refresh(pushed=True)
-        while not self._stop.is_set():
-            message = pushes.get_message(timeout=POLL_S)
-            while message is not None and pushes.get_message(timeout=0.0) is not None:
-                pass  # a burst of pushes is one rebuild
-            self._refresh(pushed=message is not None)
-
-    def _refresh(self, *, pushed: bool) -> None:
-        try:
-            stale = pushed or time.monotonic() - self._built_s > REBUILD_S
-            if stale or current_version() != self.current.version:
-                fresh = build()
-                self._built_s = time.monotonic()
-                self.current = fresh
-                self._on_change(fresh)
-        except DatabaseError as error:
-            log.warning("snapshot_not_refreshed", extra={"error": str(error).strip()})
-        finally:
-            connection.close()

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from redis import asyncio as aioredis
+
+from helpers.gateway import Running, make_key, make_snapshot, running_gateway
+from helpers.stub_door import StubDoor, stub_doors
+
+
+@pytest.fixture
+async def store(redis_url: str) -> AsyncIterator[Any]:
+    client = aioredis.Redis.from_url(redis_url, decode_responses=True)
+    await client.flushdb()
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+async def doors() -> AsyncIterator[list[StubDoor]]:
+    async with stub_doors(2) as started:
+        yield started
+
+
+@pytest.fixture
+async def door(doors: list[StubDoor]) -> StubDoor:
+    return doors[0]
+
+
+@pytest.fixture
+async def running(door: StubDoor, store: Any, redis_url: str) -> AsyncIterator[Running]:
+    """One tenant, one model, one door."""
+    key, token = make_key()
+    async with running_gateway(make_snapshot([door.url], key), token, redis_url) as started:
+        yield started
+
+
+@pytest.fixture
+async def two(doors: list[StubDoor], store: Any, redis_url: str) -> AsyncIterator[Running]:
+    """The same model behind two doors."""
+    key, token = make_key()
+    async with running_gateway(make_snapshot([d.url for d in doors], key), token, redis_url) as started:
+        yield started
