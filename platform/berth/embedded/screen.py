@@ -83,13 +83,17 @@ class LiveScreen:
         self._live = Live(console=self._console, auto_refresh=False, transient=False)
         self._live.start()
         self._next = 0.0
-        self._last: tuple[dict[str, Child], View, Facts, str] | None = None
+        self._noted = 0
 
     def say(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):
             self._console.print(text, markup=False, soft_wrap=True)
 
     def show(self, children: dict[str, Child], view: View, facts: Facts, step: str) -> None:
+        # Above the live part, unwrapped by us: a curl line that is copied must hold no line break of ours.
+        for note in facts.notes[self._noted :]:
+            self.say(note)
+        self._noted = len(facts.notes)
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + 0.25
@@ -122,8 +126,6 @@ def render(children: dict[str, Child], view: View, facts: Facts, step: str) -> R
         for line in view.replicas:
             rows.add_row(f"{line.deployment} {line.id}", _coloured(line.state, line.state), line.reason)
         parts += [Text(), rows]
-    if facts.notes:
-        parts += [Text(), *(Text(note, overflow="fold") for note in facts.notes)]
     parts += [Text(), Text(f"Logs: {facts.logs}; manage.py logs NAME follows one. Ctrl-C stops everything.", "dim")]
     return Group(*parts)
 
