@@ -80,7 +80,9 @@ class Agent:
 
     async def _stay_connected(self) -> None:
         url = f"{self._identity.join.rstrip('/')}/ws/agent"
+        said = ""
         while True:
+            problem = "the connection ended"
             try:
                 # No proxy: the control plane is inside the fleet's network, and a proxy set for downloads is not meant.
                 async with connect(
@@ -94,13 +96,16 @@ class Agent:
                     max_size=16 << 20,
                 ) as socket:
                     log.info("connected", url=url)
+                    said = ""
                     await self._converse(socket)
             except InvalidStatus as error:
-                log.error(
-                    "control plane refuses this node", status=error.response.status_code, node=self._identity.node
-                )
+                status = error.response.status_code
+                problem = "name and token are not those of a node" if status in (401, 403) else f"HTTP {status}"
             except (OSError, TimeoutError, WebSocketException) as error:
-                log.info("control plane not reachable", url=url, reason=str(error) or type(error).__name__)
+                problem = str(error) or type(error).__name__
+            if problem != said:  # once, not each second of an outage
+                log.warning("not connected", url=url, node=self._identity.node, reason=problem)
+                said = problem
             await asyncio.sleep(random.uniform(*RECONNECT_S))  # noqa: S311 - spreads reconnects, keeps no secret
 
     async def _converse(self, socket: ClientConnection) -> None:

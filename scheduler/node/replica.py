@@ -136,7 +136,8 @@ class Replica:
     def _crashed(self, record: ProcessRecord, ending: str, now: float) -> None:
         run = self._own_run_file()
         said = run.reason if run is not None and run.state == "failed" and run.reason else ""
-        said = said or process.last_log_line(self.state.log_file(self.replica_id))
+        if not said and "SIGKILL" not in ending:  # one that was killed had no last words
+            said = process.last_log_line(self.state.log_file(self.replica_id))
         self.restarts += 1
         pause = backoff_s(self.restarts)
         self.wait.due = now + pause
@@ -251,7 +252,8 @@ class Replica:
     def observed(self) -> ObservedReplica:
         if self.record is not None:
             return self._observed_process(self.record)
-        found = ObservedReplica(replica_id=self.replica_id, state="stopped", reason="Stopped", restarts=self.restarts)
+        # Stopped and draining by wish: who wished it knows the reason, and keeps it when none is given here.
+        found = ObservedReplica(replica_id=self.replica_id, state="stopped", restarts=self.restarts)
         if self._fetch is not None and self.progress is not None:
             found.state, found.progress = "placing", self.progress
             found.reason = f"Fetching the model: {self.progress:.0%}"
@@ -273,8 +275,8 @@ class Replica:
         if run is not None:
             found.state, found.reason, found.port, found.epoch = run.state, run.reason, run.port, run.epoch
             found.memory_bytes = run.memory_bytes
-        if record.drain_since is not None and found.state != "stopped":
-            found.state, found.reason = "draining", "Finishing the requests it has; it takes no new ones"
+        if record.drain_since is not None:
+            found.state, found.reason = "draining", ""
         elif found.state == "stopped":
             found.state, found.reason = "draining", "The runtime is ending"
         return found
