@@ -1,0 +1,14 @@
+import type { components } from "./schema";
+
+/** Short names for the server's types; nothing is defined here a second time. */
+type Schemas = components["schemas"];
+
+export type Me = Schemas["Me"];
+export type Key = Schemas["Key"];
+export type KeyCreate = Schemas["KeyCreateRequest"];
+export type ServiceClass = Schemas["ServiceClass"];
+export type Deployment = Schemas["Deployment"];
+export type DeploymentCreate = Schemas["DeploymentCreateRequest"];
+export type FitRequest = Schemas["FitSettingsRequest"];
+export type Replica = Schemas["Replica"];
+export type Figures = Schemas["GoodputFigures"];

@@ -1,0 +1,127 @@
+import uPlot from "uplot";
+import { clock } from "../lib/format";
+import { type Ink, ink } from "./palette";
+
+export interface Series {
+  label: string;
+  color: Ink;
+  kind?: "line" | "bars" | "area";
+  dash?: boolean;
+}
+
+export interface Limit {
+  label: string;
+  value: number;
+}
+
+export interface ChartSpec {
+  series: Series[];
+  format: (value: number | null) => string;
+  limit?: Limit;
+  /** Fixed span of the x axis in unix seconds. */
+  span: [number, number];
+  yMax?: number;
+  yMin?: number;
+}
+
+const FONT = '11px "Geist Variable", system-ui, sans-serif';
+
+function drawLimit(limit: Limit) {
+  return (u: uPlot) => {
+    const y = u.valToPos(limit.value, "y", true);
+    const { left, top, width, height } = u.bbox;
+    if (y < top || y > top + height) return;
+    const ctx = u.ctx;
+    ctx.save();
+    ctx.strokeStyle = ink("bad");
+    ctx.fillStyle = ink("bad");
+    ctx.globalAlpha = 0.85;
+    ctx.lineWidth = devicePixelRatio;
+    ctx.setLineDash([4 * devicePixelRatio, 4 * devicePixelRatio]);
+    ctx.beginPath();
+    ctx.moveTo(left, y);
+    ctx.lineTo(left + width, y);
+    ctx.stroke();
+    ctx.font = `${10 * devicePixelRatio}px "Geist Variable", system-ui, sans-serif`;
+    ctx.textAlign = "right";
+    ctx.fillText(limit.label, left + width - 4 * devicePixelRatio, y - 4 * devicePixelRatio);
+    ctx.restore();
+  };
+}
+
+function toSeries(s: Series): uPlot.Series {
+  const color = ink(s.color);
+  if (s.kind === "bars") {
+    return {
+      label: s.label,
+      stroke: color,
+      fill: color,
+      width: 0,
+      points: { show: false },
+      paths: uPlot.paths.bars?.({ size: [0.72, 14] }),
+    };
+  }
+  return {
+    label: s.label,
+    stroke: color,
+    width: 1.5,
+    dash: s.dash ? [4, 3] : undefined,
+    fill: s.kind === "area" ? `${color}22` : undefined,
+    spanGaps: true,
+    points: { show: false },
+  };
+}
+
+function yRange(spec: ChartSpec) {
+  return (_: uPlot, _min: number | null, max: number | null): [number, number] => {
+    const low = spec.yMin ?? 0;
+    if (spec.yMax !== undefined) return [low, spec.yMax];
+    // The promised line stays in sight, however good the figures are.
+    const high = Math.max(max ?? 0, (spec.limit?.value ?? 0) * 1.08);
+    return [low, high > 0 ? high * 1.08 : 1];
+  };
+}
+
+/** What changes each second (span, values) is read through `current`, so the plot is built once. */
+export function chartOptions(
+  current: () => ChartSpec,
+  width: number,
+  height: number,
+  onCursor: (i: number | null) => void,
+): uPlot.Options {
+  const spec = current();
+  const axis = { stroke: ink("muted"), font: FONT, ticks: { show: false } };
+  return {
+    width,
+    height,
+    padding: [8, 6, 0, 0],
+    legend: { show: false },
+    cursor: { sync: { key: "berth" }, y: false, drag: { x: false, y: false }, points: { size: 6 } },
+    scales: {
+      x: { time: true, range: () => current().span },
+      y: { range: (u, min, max) => yRange(current())(u, min, max) },
+    },
+    axes: [
+      {
+        ...axis,
+        grid: { show: false },
+        space: 90,
+        size: 26,
+        values: (_, splits) =>
+          splits.map((s) => clock(s).slice(0, current().span[1] - current().span[0] > 900 ? 5 : 8)),
+      },
+      {
+        ...axis,
+        grid: { stroke: ink("grid"), width: 1 },
+        size: 58,
+        space: 34,
+        values: (_, splits) => splits.map((v) => spec.format(v)),
+      },
+    ],
+    series: [{}, ...spec.series.map(toSeries)],
+    hooks: {
+      setCursor: [(u) => onCursor(u.cursor.idx ?? null)],
+      draw: spec.limit ? [drawLimit(spec.limit)] : [],
+    },
+  };
+}

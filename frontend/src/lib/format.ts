@@ -1,0 +1,79 @@
+/** Numbers as people read them: a value that is not known is an en dash, never a zero. */
+
+export const NONE = "–";
+
+const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+type Maybe = number | null | undefined;
+
+const known = (value: Maybe): value is number =>
+  value !== null && value !== undefined && Number.isFinite(value);
+
+export function integer(value: Maybe): string {
+  if (!known(value)) return NONE;
+  return Math.abs(value) < 100_000 ? grouped.format(value) : compact.format(value);
+}
+
+/** Three significant digits at most, for rates and ratios. */
+export function decimal(value: Maybe): string {
+  if (!known(value)) return NONE;
+  const size = Math.abs(value);
+  if (size >= 100) return integer(value);
+  if (size >= 10) return value.toFixed(1);
+  return size === 0 ? "0" : value.toFixed(2);
+}
+
+export function percent(value: Maybe): string {
+  if (!known(value)) return NONE;
+  const scaled = value * 100;
+  // 99.96 % must not read as 100 %: only a perfect ratio does.
+  if (value < 1 && scaled > 99.9) return "99.9 %";
+  return `${scaled >= 99.95 || scaled === 0 ? scaled.toFixed(0) : scaled.toFixed(1)} %`;
+}
+
+export function milliseconds(value: Maybe): string {
+  if (!known(value)) return NONE;
+  if (value >= 60_000) return `${(value / 60_000).toFixed(1)} min`;
+  if (value >= 1000) return `${(value / 1000).toFixed(2)} s`;
+  return value >= 100 ? `${value.toFixed(0)} ms` : `${value.toFixed(1)} ms`;
+}
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+export function bytes(value: Maybe): string {
+  if (!known(value)) return NONE;
+  let size = value;
+  let unit = 0;
+  while (size >= 1024 && unit < UNITS.length - 1) {
+    size /= 1024;
+    unit += 1;
+  }
+  return `${size >= 100 || unit === 0 ? size.toFixed(0) : size.toFixed(1)} ${UNITS[unit]}`;
+}
+
+const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
+const STEPS: [Intl.RelativeTimeFormatUnit, number][] = [
+  ["year", 31_536_000],
+  ["month", 2_592_000],
+  ["day", 86_400],
+  ["hour", 3_600],
+  ["minute", 60],
+];
+
+export function ago(iso: string | null | undefined, nowMs: number = Date.now()): string {
+  if (!iso) return NONE;
+  const seconds = (new Date(iso).getTime() - nowMs) / 1000;
+  for (const [unit, size] of STEPS) {
+    if (Math.abs(seconds) >= size) return relative.format(Math.trunc(seconds / size), unit);
+  }
+  return relative.format(Math.trunc(seconds), "second");
+}
+
+export function absolute(iso: string | null | undefined): string {
+  return iso ? new Date(iso).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" }) : NONE;
+}
+
+export function clock(unixSeconds: number): string {
+  return new Date(unixSeconds * 1000).toLocaleTimeString("en-GB");
+}

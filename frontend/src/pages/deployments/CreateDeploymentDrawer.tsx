@@ -1,0 +1,143 @@
+import {
+  Button,
+  Collapse,
+  Drawer,
+  Group,
+  NumberInput,
+  Select,
+  TextInput,
+  UnstyledButton,
+} from "@mantine/core";
+import { useForm } from "@mantine/form";
+import { useDisclosure } from "@mantine/hooks";
+import { notifications } from "@mantine/notifications";
+import { IconChevronDown, IconChevronRight } from "@tabler/icons-react";
+import { FormError } from "../../components/FormError";
+import { TenantSelect } from "../../components/TenantSelect";
+import { useClasses } from "../../hooks/useClasses";
+import { useCreateDeployment } from "../../hooks/useDeployments";
+import { useModels } from "../../hooks/useModels";
+import { useScope } from "../../hooks/useScope";
+import { t } from "../../i18n";
+import { slugError, toSlug } from "../../lib/slug";
+import { classLine } from "./classLine";
+import classes from "./Deployments.module.css";
+import { DTYPES, ENGINES, INITIAL, toCreate, toFit, type Values } from "./deploymentForm";
+import { FitCheck } from "./FitCheck";
+
+export function CreateDeploymentDrawer({ opened, onClose }: { opened: boolean; onClose: () => void }) {
+  const { current } = useScope();
+  const models = useModels();
+  const levels = useClasses();
+  const create = useCreateDeployment();
+  const [advanced, more] = useDisclosure(false);
+  const words = t.deployments.form;
+  const form = useForm<Values>({
+    initialValues: INITIAL,
+    validate: {
+      name: slugError,
+      model: (v) => (v ? null : words.modelNeeded),
+      service_class: (v) => (v ? null : words.classNeeded),
+      tenant: (v) => (current?.tenant || v ? null : t.scope.choose),
+    },
+  });
+  const close = () => {
+    onClose();
+    create.reset();
+    form.reset();
+  };
+  const submit = form.onSubmit((values) =>
+    create.mutate(toCreate(values, current?.tenant ?? values.tenant), {
+      onSuccess: () => {
+        notifications.show({ message: words.done(values.name) });
+        close();
+      },
+    }),
+  );
+  const ready = (models.data ?? []).filter((m) => m.state === "ready");
+  const chosen = ready.find((m) => m.id === form.values.model);
+  const level = levels.data?.find((c) => c.id === form.values.service_class);
+  const chooseModel = (id: string | null) => {
+    const model = ready.find((m) => m.id === id);
+    form.setFieldValue("model", id ?? "");
+    if (model && !form.isTouched("name")) form.setValues({ name: toSlug(model.name) });
+  };
+  return (
+    <Drawer opened={opened} onClose={close} title={t.deployments.create} size={480}>
+      <form onSubmit={submit} className={classes.form} data-testid="create-deployment-form">
+        {!current?.tenant && <TenantSelect {...form.getInputProps("tenant")} />}
+        <Select
+          label={words.model}
+          placeholder={words.modelPlaceholder}
+          data={ready.map((m) => ({ value: m.id, label: m.name }))}
+          searchable
+          nothingFoundMessage={words.noModels}
+          {...form.getInputProps("model")}
+          onChange={chooseModel}
+        />
+        <TextInput label={words.name} description={words.nameHint} {...form.getInputProps("name")} />
+        <Select
+          label={words.class}
+          description={level ? classLine(level) : words.classHint}
+          data={(levels.data ?? []).map((c) => ({ value: c.id, label: c.name }))}
+          allowDeselect={false}
+          {...form.getInputProps("service_class")}
+        />
+        <NumberInput label={words.replicas} min={1} max={64} {...form.getInputProps("replicas")} />
+        <UnstyledButton onClick={more.toggle} aria-expanded={advanced} c="dimmed" fz="sm">
+          <Group gap={4}>
+            {advanced ? <IconChevronDown size={15} /> : <IconChevronRight size={15} />}
+            {words.advanced}
+          </Group>
+        </UnstyledButton>
+        <Collapse expanded={advanced}>
+          <div className={classes.two}>
+            <Select
+              label={words.engine}
+              data={ENGINES.map((value) => ({ value, label: words.engines[value] }))}
+              allowDeselect={false}
+              {...form.getInputProps("engine")}
+            />
+            <Select
+              label={words.dtype}
+              data={[...DTYPES]}
+              allowDeselect={false}
+              {...form.getInputProps("dtype")}
+            />
+            <NumberInput
+              label={words.maxLen}
+              placeholder={chosen ? String(chosen.context_length) : undefined}
+              min={16}
+              thousandSeparator
+              {...form.getInputProps("max_model_len")}
+            />
+            <NumberInput label={words.maxSeqs} min={1} max={1024} {...form.getInputProps("max_num_seqs")} />
+            <NumberInput
+              label={words.kv}
+              min={1}
+              suffix=" MiB"
+              thousandSeparator
+              {...form.getInputProps("kv_mib")}
+            />
+            <NumberInput
+              label={words.maxTokens}
+              min={1}
+              thousandSeparator
+              {...form.getInputProps("default_max_tokens")}
+            />
+          </div>
+        </Collapse>
+        <FitCheck model={form.values.model || null} request={toFit(form.values)} />
+        <FormError error={create.error} />
+        <Group justify="flex-end" gap="xs">
+          <Button variant="default" onClick={close}>
+            {t.actions.cancel}
+          </Button>
+          <Button type="submit" loading={create.isPending}>
+            {words.submit}
+          </Button>
+        </Group>
+      </form>
+    </Drawer>
+  );
+}

@@ -1,0 +1,102 @@
+import { ActionIcon, Menu } from "@mantine/core";
+import {
+  IconCopyPlus,
+  IconDots,
+  IconMessage,
+  IconPlayerPlay,
+  IconPlayerStop,
+  IconTrash,
+  IconVersions,
+} from "@tabler/icons-react";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+import type { Deployment } from "../../api/types";
+import { useScope } from "../../hooks/useScope";
+import { t } from "../../i18n";
+import { ChangeModal, type Verb } from "./ChangeModal";
+
+const ICON = { size: 15, stroke: 1.6 };
+
+/** What one may do to a deployment, in the list and on its page. */
+export function DeploymentMenu({ deployment }: { deployment: Deployment }) {
+  const [verb, setVerb] = useState<Verb | null>(null);
+  const { current, canChange, canUse } = useScope();
+  const navigate = useNavigate();
+  const running = deployment.desired_state === "running";
+  const scope = current?.slug ?? "";
+  const deleted = () => void navigate({ to: "/t/$scope/deployments", params: { scope } });
+  return (
+    <>
+      <Menu width={180}>
+        <Menu.Target>
+          <ActionIcon
+            variant="subtle"
+            color="gray"
+            aria-label={t.deployments.menu(deployment.name)}
+            data-testid="deployment-menu"
+          >
+            <IconDots size={17} stroke={1.6} />
+          </ActionIcon>
+        </Menu.Target>
+        <Menu.Dropdown>
+          {canUse && (
+            <Menu.Item
+              component={Link}
+              to={`/t/${scope}/playground?deployment=${deployment.id}`}
+              leftSection={<IconMessage {...ICON} />}
+            >
+              {t.deployments.open}
+            </Menu.Item>
+          )}
+          {canChange && (
+            <>
+              {running ? (
+                <Menu.Item
+                  leftSection={<IconPlayerStop {...ICON} />}
+                  onClick={() => setVerb("stop")}
+                  data-testid="stop-deployment"
+                >
+                  {t.deployments.verbs.stop}
+                </Menu.Item>
+              ) : (
+                <Menu.Item
+                  leftSection={<IconPlayerPlay {...ICON} />}
+                  onClick={() => setVerb("start")}
+                  data-testid="start-deployment"
+                >
+                  {t.deployments.verbs.start}
+                </Menu.Item>
+              )}
+              <Menu.Item
+                leftSection={<IconVersions {...ICON} />}
+                onClick={() => setVerb("scale")}
+                data-testid="scale-deployment"
+              >
+                {t.deployments.verbs.scale}
+              </Menu.Item>
+              <Menu.Item
+                leftSection={<IconCopyPlus {...ICON} />}
+                onClick={() => setVerb("clone")}
+                data-testid="clone-deployment"
+              >
+                {t.deployments.verbs.clone}
+              </Menu.Item>
+              <Menu.Divider />
+              <Menu.Item
+                color="red"
+                leftSection={<IconTrash {...ICON} />}
+                onClick={() => setVerb("delete")}
+                data-testid="delete-deployment"
+              >
+                {t.deployments.verbs.delete}
+              </Menu.Item>
+            </>
+          )}
+        </Menu.Dropdown>
+      </Menu>
+      {verb && (
+        <ChangeModal deployment={deployment} verb={verb} onClose={() => setVerb(null)} onDeleted={deleted} />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,110 @@
+import { Link } from "@tanstack/react-router";
+import type { Deployment } from "../../api/types";
+import type { Column } from "../../components/DataTable";
+import { StatePill } from "../../components/StatePill";
+import { TimeAgo } from "../../components/TimeAgo";
+import { useScope } from "../../hooks/useScope";
+import { t } from "../../i18n";
+import { DeploymentMenu } from "./DeploymentMenu";
+import classes from "./Deployments.module.css";
+import { LiveAttainment } from "./LiveAttainment";
+
+const words = t.deployments.columns;
+
+function Name({ deployment }: { deployment: Deployment }) {
+  const { current } = useScope();
+  return (
+    <div className={classes.name}>
+      <Link
+        className={classes.link}
+        to="/t/$scope/deployments/$id"
+        params={{ scope: current?.slug ?? "", id: deployment.id }}
+      >
+        {deployment.name}
+      </Link>
+      <span className={classes.sub}>{deployment.model.name}</span>
+    </div>
+  );
+}
+
+const NAME: Column<Deployment> = {
+  id: "name",
+  accessorFn: (d) => d.name,
+  header: words.name,
+  sortFn: "text",
+  cell: ({ row }) => <Name deployment={row.original} />,
+};
+
+const TENANT: Column<Deployment> = {
+  id: "tenant",
+  accessorFn: (d) => d.tenant.name,
+  header: words.tenant,
+  sortFn: "text",
+  meta: { hide: "phone" },
+  cell: ({ row }) => row.original.tenant.name,
+};
+
+const REST: Column<Deployment>[] = [
+  {
+    id: "state",
+    accessorFn: (d) => d.state.state,
+    header: words.state,
+    sortFn: "text",
+    cell: ({ row: { original: d } }) => (
+      <div className={classes.state}>
+        <StatePill state={d.state.state} />
+        {d.state.reason && (
+          <span className={classes.reason} title={d.state.reason}>
+            {d.state.reason}
+          </span>
+        )}
+      </div>
+    ),
+  },
+  {
+    id: "class",
+    accessorFn: (d) => d.service_class.name,
+    header: words.class,
+    sortFn: "text",
+    meta: { hide: "phone" },
+    cell: ({ row }) => row.original.service_class.name,
+  },
+  {
+    id: "attainment",
+    header: words.attainment,
+    enableSorting: false,
+    meta: { hide: "tablet", end: true },
+    cell: ({ row }) => <LiveAttainment deployment={row.original.id} />,
+  },
+  {
+    id: "replicas",
+    accessorFn: (d) => d.state.ready,
+    header: words.replicas,
+    sortFn: "basic",
+    meta: { end: true, hide: "phone" },
+    cell: ({ row: { original: d } }) => (
+      <span className="num">
+        {d.state.ready} <span className="muted">/ {d.state.wanted}</span>
+      </span>
+    ),
+  },
+  {
+    id: "created",
+    accessorFn: (d) => d.created_at,
+    header: words.created,
+    sortFn: "basic",
+    meta: { hide: "tablet" },
+    cell: ({ row }) => <TimeAgo at={row.original.created_at} />,
+  },
+  {
+    id: "menu",
+    header: "",
+    enableSorting: false,
+    meta: { end: true },
+    cell: ({ row }) => <DeploymentMenu deployment={row.original} />,
+  },
+];
+
+export function deploymentColumns(withTenant: boolean): Column<Deployment>[] {
+  return withTenant ? [NAME, TENANT, ...REST] : [NAME, ...REST];
+}

@@ -1,0 +1,59 @@
+import type { DeploymentCreate, FitRequest } from "../../api/types";
+
+export const MIB = 1 << 20;
+export const ENGINES = ["native", "vllm"] as const;
+export const DTYPES = ["bf16", "fp32"] as const;
+
+export interface Values {
+  tenant: string;
+  name: string;
+  model: string;
+  service_class: string;
+  replicas: number;
+  engine: (typeof ENGINES)[number];
+  dtype: (typeof DTYPES)[number];
+  max_model_len: number | "";
+  max_num_seqs: number;
+  kv_mib: number;
+  default_max_tokens: number;
+}
+
+export const INITIAL: Values = {
+  tenant: "",
+  name: "",
+  model: "",
+  service_class: "",
+  replicas: 1,
+  engine: "native",
+  dtype: "bf16",
+  max_model_len: "",
+  max_num_seqs: 32,
+  kv_mib: 256,
+  default_max_tokens: 512,
+};
+
+function shared(values: Values) {
+  return {
+    engine: values.engine,
+    dtype: values.dtype,
+    max_model_len: values.max_model_len || null,
+    max_num_seqs: values.max_num_seqs,
+    kv_bytes: values.kv_mib * MIB,
+  };
+}
+
+export function toFit(values: Values): FitRequest {
+  return { ...shared(values), replicas: values.replicas };
+}
+
+export function toCreate(values: Values, tenant: string): DeploymentCreate {
+  return {
+    ...shared(values),
+    tenant,
+    name: values.name,
+    model: values.model,
+    service_class: values.service_class,
+    replica_count: values.replicas,
+    default_max_tokens: values.default_max_tokens,
+  };
+}

@@ -1,0 +1,114 @@
+import { useMemo } from "react";
+import type { ServiceClass } from "../../api/types";
+import { Chart } from "../../charts/Chart";
+import { Panel } from "../../components/Panel";
+import { t } from "../../i18n";
+import { decimal, milliseconds, percent } from "../../lib/format";
+import classes from "./Overview.module.css";
+import type { FigureSet } from "./useFigures";
+
+interface Props {
+  figures: FigureSet;
+  level: ServiceClass | undefined;
+}
+
+/** The promised value as a line in the chart, where one deployment (so one promise) is looked at. */
+function promise(value: number | null | undefined): { label: string; value: number } | undefined {
+  return value ? { label: t.overview.promised(milliseconds(value)), value } : undefined;
+}
+
+export function Charts({ figures, level }: Props) {
+  const { at, rows, span, step } = figures;
+  const words = t.overview.charts;
+  const data = useMemo(() => {
+    const column = (pick: (row: (typeof rows)[number]) => number | null) => [at, rows.map(pick)];
+    return {
+      // Good is drawn over offered: what stays visible of offered is what was late.
+      requests: [at, rows.map((r) => r.offered / step), rows.map((r) => r.good / step)],
+      tokens: [at, rows.map((r) => r.tokens / step), rows.map((r) => r.good_tokens / step)],
+      ttft: [at, rows.map((r) => r.ttft_ms.p50), rows.map((r) => r.ttft_ms.p95)],
+      tpot: [at, rows.map((r) => r.tpot_ms.p50), rows.map((r) => r.tpot_ms.p95)],
+      fluidity: column((r) => r.fluidity_p5),
+      goodput: column((r) => r.goodput),
+    };
+  }, [at, rows, step]);
+
+  const quantiles = [
+    { label: "p50", color: "accent" as const },
+    { label: "p95", color: "accent-2" as const },
+  ];
+  return (
+    <div className={classes.charts} data-testid="charts">
+      <Panel title={words.requests} hint={words.requestsHint} aside={words.perSecond}>
+        <Chart
+          title={words.requests}
+          data={data.requests}
+          span={span}
+          format={decimal}
+          series={[
+            { label: words.late, color: "late", kind: "bars" },
+            { label: words.good, color: "accent", kind: "bars" },
+          ]}
+          legendOf={lateOf}
+        />
+      </Panel>
+      <Panel title={words.goodput} hint={words.goodputHint} aside={words.tokensPerDevice}>
+        <Chart
+          title={words.goodput}
+          data={data.goodput}
+          span={span}
+          format={decimal}
+          series={[{ label: words.goodput, color: "accent", kind: "area" }]}
+        />
+      </Panel>
+      <Panel title={words.ttft} hint={words.ttftHint}>
+        <Chart
+          title={words.ttft}
+          data={data.ttft}
+          span={span}
+          format={milliseconds}
+          series={quantiles}
+          limit={promise(level?.base_ms)}
+        />
+      </Panel>
+      <Panel title={words.tpot} hint={words.tpotHint}>
+        <Chart
+          title={words.tpot}
+          data={data.tpot}
+          span={span}
+          format={milliseconds}
+          series={quantiles}
+          limit={promise(level?.tpot_ms)}
+        />
+      </Panel>
+      <Panel title={words.tokens} hint={words.tokensHint} aside={words.perSecond}>
+        <Chart
+          title={words.tokens}
+          data={data.tokens}
+          span={span}
+          format={decimal}
+          series={[
+            { label: words.all, color: "accent-2" },
+            { label: words.inTime, color: "accent", kind: "area" },
+          ]}
+        />
+      </Panel>
+      <Panel title={words.fluidity} hint={words.fluidityHint} aside="p5">
+        <Chart
+          title={words.fluidity}
+          data={data.fluidity}
+          span={span}
+          format={percent}
+          yMax={1}
+          series={[{ label: "p5", color: "accent" }]}
+        />
+      </Panel>
+    </div>
+  );
+}
+
+/** The legend of the stacked bars reads late = offered − good, not the height of the bar behind. */
+function lateOf(series: number, values: (number | null)[]): number | null {
+  const [offered, good] = values;
+  return series === 0 ? (offered ?? 0) - (good ?? 0) : (good ?? null);
+}

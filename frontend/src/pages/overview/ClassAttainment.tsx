@@ -1,0 +1,40 @@
+import type { ServiceClass } from "../../api/types";
+import { Meter } from "../../components/Meter";
+import { Panel } from "../../components/Panel";
+import { t } from "../../i18n";
+import { integer, percent } from "../../lib/format";
+import type { Figures } from "../../live/types";
+import classes from "./Rows.module.css";
+
+interface Props {
+  rows: [string, Figures][];
+  classes: ServiceClass[];
+}
+
+export function ClassAttainment({ rows, classes: levels }: Props) {
+  const seen = rows.filter(([, f]) => f.offered > 0);
+  return (
+    <Panel title={t.overview.byClass} hint={t.overview.byClassHint}>
+      {seen.length === 0 && <p className={classes.none}>{t.overview.noRequests}</p>}
+      {seen.map(([name, figures]) => {
+        const target = levels.find((c) => c.name === name)?.attainment_target ?? 0.95;
+        const value = figures.attainment ?? 0;
+        return (
+          <div key={name} className={classes.row}>
+            <span className={classes.name}>{name}</span>
+            <span className={`${classes.value} num`}>
+              {percent(figures.attainment)}{" "}
+              <span className="muted">{t.overview.of(integer(figures.offered))}</span>
+            </span>
+            <Meter
+              value={value}
+              mark={target}
+              tone={value >= target ? "good" : "late"}
+              label={`${name}: ${percent(value)}`}
+            />
+          </div>
+        );
+      })}
+    </Panel>
+  );
+}

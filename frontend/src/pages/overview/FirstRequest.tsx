@@ -1,0 +1,42 @@
+import { Button, Group } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
+import type { Deployment } from "../../api/types";
+import { CodeBlock } from "../../components/CodeBlock";
+import { useScope } from "../../hooks/useScope";
+import { t } from "../../i18n";
+import { snippet } from "../../lib/snippets";
+import classes from "./Overview.module.css";
+
+/** The next step of an installation that nobody has asked anything yet. */
+export function FirstRequest({ deployment }: { deployment: Deployment | undefined }) {
+  const { current } = useScope();
+  const scope = current?.slug ?? "";
+  if (!deployment) {
+    return (
+      <Button component={Link} to={`/t/${scope}/deployments?create=true`}>
+        {t.deployments.create}
+      </Button>
+    );
+  }
+  return (
+    <>
+      <div className={classes.snippet}>
+        <CodeBlock
+          code={snippet("curl", {
+            model: deployment.name,
+            messages: [{ role: "user", content: t.snippets.question }],
+            stream: true,
+          })}
+        />
+      </div>
+      <Group gap="xs" mt="sm">
+        <Button component={Link} to={`/t/${scope}/playground?deployment=${deployment.id}`}>
+          {t.overview.openPlayground}
+        </Button>
+        <Button component={Link} to={`/t/${scope}/keys?create=true`} variant="default">
+          {t.keys.create}
+        </Button>
+      </Group>
+    </>
+  );
+}

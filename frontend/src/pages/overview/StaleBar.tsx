@@ -1,0 +1,14 @@
+import { t } from "../../i18n";
+import { useLive } from "../../live/LiveProvider";
+import classes from "./Overview.module.css";
+
+/** Figures that are not of this second say so above themselves, not only in a corner. */
+export function StaleBar() {
+  const { status, windows } = useLive();
+  if (windows.length === 0 || (status !== "stale" && status !== "reconnecting")) return null;
+  return (
+    <div className={classes.stale} role="alert">
+      {t.live[status].hint}
+    </div>
+  );
+}

@@ -1,0 +1,87 @@
+import { createTheme, type MantineColorsTuple } from "@mantine/core";
+
+/** The one accent; everything else is neutral or carries a meaning (good, late, failed). */
+const accent: MantineColorsTuple = [
+  "#eef3ff",
+  "#dce5fd",
+  "#b8c9fa",
+  "#91abf6",
+  "#6f8ff2",
+  "#5577ee",
+  "#2f56d9",
+  "#2848bb",
+  "#223d9c",
+  "#1a2f7a",
+];
+
+const gray: MantineColorsTuple = [
+  "#fafafb",
+  "#f4f4f6",
+  "#e9e9ed",
+  "#dddde3",
+  "#c6c6cf",
+  "#9b9ba7",
+  "#71717d",
+  "#53535e",
+  "#33333b",
+  "#1b1b20",
+];
+
+const dark: MantineColorsTuple = [
+  "#ececf0",
+  "#b9b9c3",
+  "#93939f",
+  "#6b6b77",
+  "#3a3a43",
+  "#2a2a31",
+  "#1e1e23",
+  "#151518",
+  "#0e0e10",
+  "#09090a",
+];
+
+export const theme = createTheme({
+  primaryColor: "accent",
+  primaryShade: { light: 6, dark: 5 },
+  colors: { accent, gray, dark },
+  white: "#ffffff",
+  black: "#17171b",
+  fontFamily: '"Geist Variable", system-ui, -apple-system, "Segoe UI", sans-serif',
+  fontFamilyMonospace: '"Geist Mono Variable", ui-monospace, SFMono-Regular, Menlo, monospace',
+  fontSizes: { xs: "0.75rem", sm: "0.8125rem", md: "0.875rem", lg: "1rem", xl: "1.125rem" },
+  headings: {
+    fontWeight: "600",
+    sizes: {
+      h1: { fontSize: "1.375rem", lineHeight: "1.3" },
+      h2: { fontSize: "1rem", lineHeight: "1.4" },
+      h3: { fontSize: "0.875rem", lineHeight: "1.4" },
+    },
+  },
+  defaultRadius: "md",
+  radius: { xs: "3px", sm: "5px", md: "7px", lg: "10px", xl: "16px" },
+  cursorType: "pointer",
+  respectReducedMotion: true,
+  components: {
+    Button: { defaultProps: { size: "sm", fw: 500 } },
+    TextInput: { defaultProps: { size: "sm" } },
+    Tooltip: {
+      defaultProps: {
+        withArrow: true,
+        openDelay: 250,
+        multiline: true,
+        maw: 300,
+        fz: "xs",
+        events: { hover: true, focus: true, touch: true },
+      },
+    },
+    Modal: {
+      defaultProps: {
+        centered: true,
+        overlayProps: { backgroundOpacity: 0.45, blur: 2 },
+        transitionProps: { duration: 120 },
+      },
+    },
+    Drawer: { defaultProps: { position: "right", overlayProps: { backgroundOpacity: 0.45, blur: 2 } } },
+    Menu: { defaultProps: { shadow: "md", position: "bottom-end", transitionProps: { duration: 80 } } },
+  },
+});
