@@ -210,7 +210,8 @@ class _Plan:
         if not replica.run:
             self._finish(replica)
             return False
-        if replica.node is not None and replica.state == "failed" and replica.restarts >= MAX_RESTARTS:
+        broken = replica.state in ("failed", "lost")
+        if replica.node is not None and broken and replica.restarts >= MAX_RESTARTS:
             reason = f"Given up after {replica.restarts} restarts in a row. {replica.reason}"
             self._end(replica, "failed", reason)
             self.failures.append(Failure(replica.deployment, replica.node, self.now))

@@ -12,6 +12,7 @@ import asyncio
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -73,6 +74,7 @@ class Replica:
     progress: float | None = None
     _fetch: asyncio.Task[Path] | None = None
     _ready_since: float | None = None
+    _lost: bool = False
     _told_to_stop: bool = False
     _settled: bool = False
 
@@ -138,6 +140,7 @@ class Replica:
         said = run.reason if run is not None and run.state == "failed" and run.reason else ""
         if not said and "SIGKILL" not in ending:  # one that was killed had no last words
             said = process.last_log_line(self.state.log_file(self.replica_id))
+        self._lost = self._ready_since is not None
         self.restarts += 1
         pause = backoff_s(self.restarts)
         self.wait.due = now + pause
@@ -235,6 +238,7 @@ class Replica:
         )
         self.child = process.spawn(self.state, record, self.settings.command, msgspec.json.encode(config))
         self.record = record
+        self._lost = False
         self.wait.failures = 0
 
     def _set_progress(self, value: float) -> None:
@@ -259,7 +263,9 @@ class Replica:
             found.reason = f"Fetching the model: {self.progress:.0%}"
         elif self.wanted:
             failed = self.restarts > 0 or self.wait.failures > 0
-            found.state, found.reason = ("failed" if failed else "placing"), self.wait.reason
+            # What served and died is lost, until it is started again; what never came up has failed.
+            broken: Literal["lost", "failed"] = "lost" if self._lost else "failed"
+            found.state, found.reason = (broken if failed else "placing"), self.wait.reason
         return found
 
     def _observed_process(self, record: ProcessRecord) -> ObservedReplica:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,8 +106,9 @@ def test_scale_down_takes_the_waiting_then_the_newest_unready_then_the_newest() 
     assert plan([node()], rows[:2], 1) == [DrainReplica("new", "Scaled down")]
 
 
-def test_a_crash_is_left_to_the_agent_until_it_has_tried_five_times() -> None:
-    crashed = replica(state="failed", restarts=4, reason="exit code 1", missing_since=NOW - 100)
+@pytest.mark.parametrize("state", ["failed", "lost"])
+def test_a_crash_is_left_to_the_agent_until_it_has_tried_five_times(state: str) -> None:
+    crashed = replica(state=state, restarts=4, reason="exit code 1", missing_since=NOW - 100)
     assert plan([node(used=1)], [crashed]) == []
     given_up = plan([node(used=1), node("b")], [replace(crashed, restarts=5)])
     assert given_up == [
@@ -135,7 +137,7 @@ def test_a_silent_runtime_is_lost_after_its_grace_and_replaced_in_the_same_tick(
         MarkLost("r1", "The runtime on a sent no sign of life for 15 s"),
         PlaceReplica("d", None, "a", "gpu-a", 3 * GB, "Placed on cpu-0 of a"),
     ]
-    for state in ("placing", "loading", "failed"):  # there the agent's word counts
+    for state in ("placing", "loading", "failed", "lost"):  # there the agent's word counts
         assert plan([node(used=1)], [replace(silent, state=state)]) == []
 
 

@@ -139,8 +139,8 @@ def test_kill_is_noticed_and_a_new_process_serves(bench: Any, spec: Spec) -> Non
     bench.want(spec())
     first = bench.until_state("ready")
     os.kill(first.pid, signal.SIGKILL)
-    failed = bench.until_state("failed", within_s=1)
-    assert "killed by SIGKILL" in failed.reason
+    lost = bench.until_state("lost", within_s=1)
+    assert "killed by SIGKILL" in lost.reason
     second = bench.until_state("ready")
     assert (second.restarts, second.pid == first.pid, second.epoch == first.epoch) == (1, False, False)
 
@@ -185,7 +185,7 @@ def test_children_of_a_crashed_runtime_do_not_stay(bench: Any, spec: Spec) -> No
     pid = bench.until_state("ready").pid
     child = int(bench.state.log_file("rep_1").read_text().split("child=")[1])
     os.kill(pid, signal.SIGKILL)
-    bench.until_state("failed")
+    bench.until_state("lost")
     deadline = time.monotonic() + 2
     while not dead(child) and time.monotonic() < deadline:
         time.sleep(0.01)
