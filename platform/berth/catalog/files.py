@@ -21,7 +21,7 @@ class DiskFull(OSError):
 
 def models_directory() -> Path:
     path = CONFIG.home / "models"
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
     return path
 
 

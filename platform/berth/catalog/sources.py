@@ -94,7 +94,7 @@ def _installed(wanted: PackageFile) -> Path | None:
 
 def _downloads() -> Path:
     path = CONFIG.home / "downloads"
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
     return path
 
 
