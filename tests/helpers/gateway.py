@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import socket
@@ -110,14 +109,12 @@ async def running_gateway(snapshot: Snapshot, token: str, redis_url: str) -> Asy
         _Lifespan(gateway), http="httptools", lifespan="off", log_config=None, timeout_graceful_shutdown=1
     )
     server = uvicorn.Server(config)
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-    serving = asyncio.create_task(server._serve([listener]))
-    while not server.started:
-        await asyncio.sleep(0.005)
+    config.load()
+    server.lifespan = config.lifespan_class(config)
+    await server.startup([listener])
     async with aiohttp.ClientSession() as http:
         yield Running(gateway, f"http://127.0.0.1:{listener.getsockname()[1]}", token, http)
-    server.should_exit = True
-    await serving
+    await server.shutdown([listener])
     await gateway.stop()
 
 

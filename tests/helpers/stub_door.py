@@ -109,6 +109,7 @@ class StubDoor:
     healthy: bool = True
     calls: list[Call] = field(default_factory=list)
     probes: int = 0
+    called: asyncio.Event = field(default_factory=asyncio.Event)
     port: int = 0
     server: asyncio.Server | None = None
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
@@ -145,6 +146,7 @@ class StubDoor:
                     continue
                 call = Call(headers, json.loads(data), writer, reader)
                 self.calls.append(call)
+                self.called.set()
                 await self._serve(call)
         writer.close()
 

@@ -17,9 +17,9 @@ from helpers.gateway import MODEL, TENANT, Running, chat, events, make_key, make
 from helpers.stub_door import Call, StubDoor, good, tokens
 
 
-async def records(store: Any, count: int = 1) -> list[dict[str, Any]]:
+async def records(store: Any, count: int = 1, patience_s: float = 2.0) -> list[dict[str, Any]]:
     """What the gateway posted, once ``count`` records are there."""
-    for _ in range(200):
+    for _ in range(int(patience_s * 100)):
         entries = await store.xrange(names.USAGE_STREAM)
         if len(entries) >= count:
             return [json.loads(fields["record"]) for _, fields in entries]
@@ -179,8 +179,7 @@ async def test_a_client_that_leaves_before_its_deadline_was_not_offered(
 
     door.behave = silent
     asking = asyncio.ensure_future(running.post())
-    while not door.calls:
-        await asyncio.sleep(0.01)
+    await asyncio.wait_for(door.called.wait(), 5)
     asking.cancel()
     await asyncio.wait_for(door.calls[0].left.wait(), 1)
     (record,) = await records(store)
@@ -207,17 +206,11 @@ async def test_a_reader_that_does_not_read_is_let_go(
     body = json.dumps(chat()).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {running.token}\r\n"
     writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
-    (record,) = await asyncio.wait_for(_first(store), 10)
+    (record,) = await records(store, patience_s=10)
     assert record["outcome"] == "client_slow"
     assert record["good"] is True
     await asyncio.wait_for(door.calls[0].left.wait(), 1)
     writer.close()
-
-
-async def _first(store: Any) -> list[dict[str, Any]]:
-    while not await store.xlen(names.USAGE_STREAM):
-        await asyncio.sleep(0.05)
-    return await records(store)
 
 
 async def test_back_pressure_never_counts(running: Running, door: StubDoor, store: Any) -> None:
