@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import pytest
+
+from berth.core.errors import Conflict, Invalid
+from berth.deployments.models import Deployment, Replica
+from berth.deployments.needs import needs_of_deployment
+from berth.deployments.services import (
+    change_deployment,
+    clone_deployment,
+    create_replica,
+    delete_deployment,
+    drain_replica,
+    end_replica,
+    scale_deployment,
+    start_deployment,
+    stop_deployment,
+)
+from berth.slas.models import Contract
+from berth.slas.services import ensure_default_classes
+from berth.tenants.models import CapacityQuota
+from helpers.factories import make_deployment, make_tenant
+
+pytestmark = pytest.mark.django_db
+MIB = 1 << 20
+
+
+def test_its_owner_has_a_contract_of_its_class() -> None:
+    deployment = make_deployment(service_class=ensure_default_classes()["rag"])
+    contract = Contract.objects.for_tenant(deployment.tenant_id).get()
+    assert (contract.deployment, contract.service_class.name) == (deployment, "rag")
+
+    change_deployment(deployment=deployment, actor="t", service_class=ensure_default_classes()["code"])
+    versions = Contract.objects.for_tenant(deployment.tenant_id).order_by("version")
+    assert [(v.version, v.service_class.name, v.valid_until is None) for v in versions] == [
+        (1, "rag", False),
+        (2, "code", True),
+    ]
+
+
+def test_needs_are_weights_kv_and_workspace() -> None:
+    deployment = make_deployment(kv_bytes=256 * MIB, max_num_seqs=32)
+    needs = needs_of_deployment(deployment)
+    # 134,515,008 parameters of two bytes; 2 · 30 layers · 3 heads · 64 · 2 bytes a token.
+    assert needs.weights_bytes == 269_030_016
+    assert needs.kv_bytes_per_token == 2 * 30 * 3 * 64 * 2
+    assert needs.kv_capacity_tokens == 256 * MIB // 23_040 // 16 * 16
+    assert needs.total_bytes == needs.weights_bytes + 256 * MIB + needs.workspace_bytes
+    assert create_replica(deployment=deployment, reason="").memory_bytes == needs.total_bytes
+
+
+def test_one_full_request_must_fit_into_its_kv_memory() -> None:
+    enough = 2048 * 23_040
+    make_deployment(max_model_len=2048, kv_bytes=enough)
+    with pytest.raises(Invalid, match=r"hold 2032 tokens; one request may have 2048 \(47185920 bytes\)") as refused:
+        make_deployment(max_model_len=2048, kv_bytes=enough - 1)
+    assert refused.value.field == "kv_bytes"
+    with pytest.raises(Invalid) as refused:
+        make_deployment(max_model_len=2048, kv_bytes=enough, dtype="fp32")
+    assert refused.value.field == "kv_bytes"
+
+
+def test_what_a_runtime_was_started_with_changes_only_at_rest() -> None:
+    deployment = make_deployment()
+    with pytest.raises(Conflict, match="max_num_seqs: stop the deployment first"):
+        change_deployment(deployment=deployment, actor="t", max_num_seqs=8)
+    replica = create_replica(deployment=deployment, reason="")
+    stop_deployment(deployment=deployment, actor="t")
+    with pytest.raises(Conflict):
+        change_deployment(deployment=deployment, actor="t", max_num_seqs=8)
+    end_replica(replica=replica, state="stopped", reason="")
+    assert change_deployment(deployment=deployment, actor="t", max_num_seqs=8).max_num_seqs == 8
+    assert change_deployment(deployment=deployment, actor="t", default_max_tokens=9).default_max_tokens == 9
+    with pytest.raises(Invalid):
+        change_deployment(deployment=deployment, actor="t", name="other")
+
+
+def test_only_what_stands_still_is_deleted() -> None:
+    deployment = make_deployment()
+    replica = create_replica(deployment=deployment, reason="")
+    with pytest.raises(Conflict, match="Stop"):
+        delete_deployment(deployment=deployment, actor="t")
+    stop_deployment(deployment=deployment, actor="t")
+    with pytest.raises(Conflict, match="1 of its replicas"):
+        delete_deployment(deployment=deployment, actor="t")
+    drain_replica(replica=replica, reason="stopped")
+    delete_deployment(deployment=deployment, actor="t")
+    assert not Deployment.objects.for_platform().filter(id=deployment.id).exists()
+    assert not Replica.objects.for_platform().filter(id=replica.id).exists()
+
+
+def test_a_clone_is_the_same_under_another_name() -> None:
+    deployment = make_deployment(max_num_seqs=5, max_model_len=1024, kv_bytes=100 * MIB, replica_count=2)
+    stop_deployment(deployment=deployment, actor="t")
+    clone = clone_deployment(deployment=deployment, name="copy", actor="t")
+    same = ("tenant_id", "model_id", "service_class_id", "max_num_seqs", "max_model_len", "kv_bytes", "replica_count")
+    assert [getattr(clone, f) for f in same] == [getattr(deployment, f) for f in same]
+    assert (clone.name, clone.desired_state) == ("copy", "running")
+    with pytest.raises(Conflict, match="copy"):
+        clone_deployment(deployment=deployment, name="copy", actor="t")
+
+
+def test_a_quota_bounds_what_a_tenants_deployments_reserve_together() -> None:
+    tenant = make_tenant()
+    deployment = make_deployment(tenant=tenant)
+    one = needs_of_deployment(deployment).total_bytes
+    CapacityQuota.objects.create(tenant=tenant, guaranteed_bytes=one, burst_bytes=one)
+
+    other = make_deployment(tenant=tenant)
+    for refused in (
+        lambda: make_deployment(tenant=tenant),
+        lambda: scale_deployment(deployment=deployment, replicas=2, actor="t"),
+    ):
+        with pytest.raises(Conflict, match="quota") as error:
+            refused()
+        assert error.value.code == "over_quota"
+    stop_deployment(deployment=other, actor="t")
+    scale_deployment(deployment=deployment, replicas=2, actor="t")
+    with pytest.raises(Conflict):
+        start_deployment(deployment=other, actor="t")
+
+
+def test_scaling_to_none_is_allowed() -> None:
+    deployment = make_deployment()
+    assert scale_deployment(deployment=deployment, replicas=0, actor="t").replica_count == 0
+    with pytest.raises(Invalid):
+        scale_deployment(deployment=deployment, replicas=-1, actor="t")
