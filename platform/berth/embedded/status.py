@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import threading
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 from berth.embedded.house import House
 
@@ -54,6 +56,7 @@ class Poller:
         self.demo: str | None = None
         self.eager = True
         self._house = house
+        self._since = datetime.now(UTC)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="status", daemon=True)
 
@@ -70,7 +73,7 @@ class Poller:
     def _look(self) -> View:
         answers, demo = answers_ready(self._house.local_address), self.demo
         try:
-            replicas, models, waiting = read_rows(demo or "")
+            replicas, models, waiting = read_rows(demo or "", self._since)
         except Exception:  # whatever a database that is gone raises: the screen says so and goes on
             return View(demo, answers, replicas=self.view.replicas, models=self.view.models)
         return View(demo, answers, True, replicas, models, waiting)
@@ -88,18 +91,22 @@ def answers_ready(address: str, timeout_s: float = 2.0) -> bool:
         connection.close()
 
 
-def read_rows(demo: str) -> tuple[tuple[ReplicaLine, ...], tuple[ModelLine, ...], tuple[str, ...]]:
-    """Live replicas, unfinished registrations, and whether ``demo`` (a deployment's id) still waits for a replica."""
+def read_rows(demo: str, since: datetime) -> tuple[tuple[ReplicaLine, ...], tuple[ModelLine, ...], tuple[str, ...]]:
+    """Live replicas, unfinished registrations, and whether ``demo`` (a deployment's id) still waits for a replica.
+
+    What was last observed before ``since``, the begin of this run, is shown as "checking": it is the last run's.
+    """
     from django.db import connection
 
     from berth.catalog.models import Model, ModelState
     from berth.deployments.models import Deployment, DesiredState, Replica, ReplicaState
+    from berth.deployments.selectors import annotate_live
 
     try:
         live = Replica.objects.for_platform().filter(ended_at__isnull=True).select_related("deployment")
-        replicas = tuple(
-            ReplicaLine(row.id, row.deployment.name, row.state, row.reason) for row in live.order_by("created_at")
-        )
+        rows = list(live.order_by("created_at"))
+        annotate_live(rows)
+        replicas = tuple(_line(row, since) for row in rows)
         unfinished = Model.objects.exclude(state=ModelState.READY).order_by("created_at")
         models = tuple(ModelLine(row.name, row.state, row.reason, row.progress) for row in unfinished)
         wanted = Deployment.objects.for_platform().filter(id=demo, desired_state=DesiredState.RUNNING)
@@ -108,3 +115,11 @@ def read_rows(demo: str) -> tuple[tuple[ReplicaLine, ...], tuple[ModelLine, ...]
         return replicas, models, tuple(name for name in names if name not in served)
     finally:
         connection.close()
+
+
+def _line(row: Any, since: datetime) -> ReplicaLine:
+    """``row``: a Replica that ``annotate_live`` saw."""
+    observed = row.observed_at is not None and row.observed_at >= since
+    if row.port and not observed:
+        return ReplicaLine(row.id, row.deployment.name, "checking", "its agent has not reported yet")
+    return ReplicaLine(row.id, row.deployment.name, str(row.shown_state), row.shown_reason)

@@ -11,12 +11,14 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from berth.config import Config
+from berth.deployments.models import Replica
 from berth.embedded import lock
 from berth.embedded.children import Child, ChildSpec, State
 from berth.embedded.house import House
@@ -24,8 +26,9 @@ from berth.embedded.paths import Home
 from berth.embedded.preflight import CannotStart, check_disk, check_port
 from berth.embedded.screen import Facts, PlainScreen, render
 from berth.embedded.startup import notes
-from berth.embedded.status import ModelLine, ReplicaLine, View
+from berth.embedded.status import ModelLine, ReplicaLine, View, read_rows
 from berth.embedded.tail import Tail, UnknownLog, find_logs, follow
+from helpers.factories import make_deployment
 
 
 def test_the_lock_names_its_holder_and_dies_with_it(tmp_path: Path) -> None:
@@ -175,3 +178,35 @@ def test_an_unknown_log_lists_what_there_is(tmp_path: Path) -> None:
         find_logs(home, "wbe")
     with pytest.raises(UnknownLog):
         find_logs(home, "../secrets/django_key")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_ready_counts_only_what_was_observed_in_this_run() -> None:
+    began = datetime.now(UTC)
+    deployment = make_deployment()
+    replica = Replica.objects.create(
+        tenant=deployment.tenant, deployment=deployment, state="ready", port=1, observed_at=began - timedelta(seconds=1)
+    )
+    lines, _, waiting = read_rows(deployment.id, began)
+    assert [(line.id, line.state) for line in lines] == [(replica.id, "checking")]
+    assert waiting == (deployment.name,)
+
+    replica.observed_at = began + timedelta(seconds=1)
+    replica.save()
+    lines, _, waiting = read_rows(deployment.id, began)
+    assert [(line.id, line.state) for line in lines] == [(replica.id, "ready")]
+    assert waiting == ()
+
+    replica.ended_at = began
+    replica.save()
+    assert read_rows(deployment.id, began)[0] == ()
+    assert read_rows(deployment.id, began)[2] == (deployment.name,)
+    assert read_rows("", began)[2] == ()
+
+
+def test_nothing_is_ready_before_the_demo_is_known_and_web_answers() -> None:
+    assert View(demo="", answers=True, reachable=True).ready
+    assert not View(demo=None, answers=True, reachable=True).ready
+    assert not View(demo="", answers=False, reachable=True).ready
+    assert not View(demo="", answers=True, reachable=False).ready
+    assert not View(demo="dep_1", answers=True, reachable=True, waiting=("smol",)).ready
