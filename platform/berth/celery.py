@@ -22,5 +22,6 @@ app.conf.update(
     beat_schedule={
         "reconcile": {"task": "scheduler.tasks.reconcile", "schedule": 2.0, "options": {"expires": 2}},
         "ledger": {"task": "berth.metering.tasks.post_ledger", "schedule": 2.0, "options": {"expires": 2}},
+        "registrations": {"task": "berth.catalog.tasks.resume", "schedule": 30.0, "options": {"expires": 30}},
     },
 )

@@ -15,7 +15,7 @@ from berth.catalog.models import Model, ModelState, SourceKind
 from berth.catalog.registration import run
 from berth.catalog.sources import check_source
 from berth.core.errors import Conflict, Invalid
-from berth.core.notify import changed
+from berth.core.notify import changed, enqueue
 from berth.core.version import raise_version
 
 
@@ -23,7 +23,7 @@ def register_model(*, name: str, source_kind: str, source: str, actor: str) -> M
     """Checks name and source, then returns a row in state registering; ``catalog.tasks.register`` does the rest."""
     with transaction.atomic():
         model = _create(name, source_kind, source, actor)
-        transaction.on_commit(partial(_queue, model.id), robust=True)
+        enqueue("berth.catalog.tasks.register", model.id)
     return model
 
 
@@ -71,9 +71,3 @@ def _create(name: str, source_kind: str, source: str, actor: str) -> Model:
     record(actor=actor, action="model.register", obj=model, after={"name": name, "source": source})
     changed("model", model.id)
     return model
-
-
-def _queue(model_id: str) -> None:
-    from berth.catalog.tasks import register
-
-    register.apply_async(args=(model_id,), retry=False)

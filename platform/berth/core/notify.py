@@ -10,8 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import redis
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
+from django.conf import settings
 from django.db import transaction
 
 from berth.live import names
@@ -21,7 +23,7 @@ log = logging.getLogger(__name__)
 
 def nudge_scheduler() -> None:
     """Reconcile now rather than at the next tick."""
-    transaction.on_commit(_nudge, robust=True)
+    enqueue("scheduler.tasks.reconcile", expires=2)
 
 
 def desired_changed(node_id: str) -> None:
@@ -38,10 +40,21 @@ def changed(what: str, object_id: str, tenant_id: str = "") -> None:
         transaction.on_commit(partial(_send, group, {"type": "console.message", "data": data}), robust=True)
 
 
-def _nudge() -> None:
+def enqueue(task: str, *args: str, expires: float | None = None) -> None:
+    """A Celery message after the commit. Lost with a warning when the broker is gone."""
+    transaction.on_commit(partial(_enqueue, task, args, expires), robust=True)
+
+
+def _enqueue(task: str, args: tuple[str, ...], expires: float | None) -> None:
     from berth.celery import app
 
-    _quietly("scheduler", partial(app.send_task, "scheduler.tasks.reconcile", expires=2, retry=False))
+    def send() -> None:
+        # kombu tries for six seconds to connect, whatever it is told; a person waits for this request.
+        with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1) as client:
+            client.ping()
+        app.send_task(task, args=args, expires=expires, retry=False)
+
+    _quietly(task, send)
 
 
 def _send(group: str, message: dict[str, Any]) -> None:

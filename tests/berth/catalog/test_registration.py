@@ -16,7 +16,7 @@ from berth.catalog import files, registration, sources
 from berth.catalog.header import info_of
 from berth.catalog.models import Model
 from berth.catalog.services import delete_model, register_model, register_model_now
-from berth.catalog.tasks import register
+from berth.catalog.tasks import register, resume
 from berth.core import leases
 from berth.core.errors import Conflict, Invalid
 from gpuruntime.modelinfo import read_model
@@ -273,6 +273,6 @@ def test_what_a_killed_worker_left_is_cleared(root: Path) -> None:
     half = files.models_directory() / f".registering-{model.id}" / "model"
     half.mkdir(parents=True)
     (half / "model.safetensors").write_bytes(b"half")
-    register(model.id)
+    resume()
     model.refresh_from_db()
     assert left_behind() == [model.digest]
