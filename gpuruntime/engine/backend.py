@@ -60,10 +60,12 @@ class NativeBackend:
         self._config.validate()
         self._thread = EngineThread(self._config, self._deliver, self._broken)
         loading = asyncio.ensure_future(self._thread.start())
-        try:
-            self._tokenizer = await asyncio.to_thread(ChatTokenizer, self._config.model_path)
-        finally:
-            engine = await loading
+        reading = asyncio.to_thread(ChatTokenizer, self._config.model_path)
+        engine, tokenizer = await asyncio.gather(loading, reading, return_exceptions=True)
+        if isinstance(engine, BaseException) or isinstance(tokenizer, BaseException):
+            await self.stop()
+            raise engine if isinstance(engine, BaseException) else tokenizer  # type: ignore[misc]
+        self._tokenizer = tokenizer
         self._info = BackendInfo(
             engine="native",
             model=self._config.model_name or self._config.model_path.resolve().name,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
+from gpuruntime.engine.contention import ThreadGovernor
 from gpuruntime.engine.core import EngineCore
 from gpuruntime.engine.ledger import Ledger
 from gpuruntime.models.config import ModelConfig, load_model_config
@@ -19,6 +21,7 @@ class LoadedEngine:
     """``probe`` measures the device in slices of some 20 ms and sets the ledger's rates when it is through."""
 
     core: EngineCore
+    governor: ThreadGovernor
     max_model_len: int
     kv_capacity_tokens: int
     weights_bytes: int
@@ -31,6 +34,9 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
     model_config = load_model_config(config.model_path)
     max_len = resolve_max_len(config, model_config)
 
+    # Waiting threads yield after some 100 us instead of several ms, which bounds what a busy neighbour can cost
+    # before the governor reacts. libgomp reads it when torch loads.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     import torch
 
     from gpuruntime.engine.runner import ModelRunner
@@ -51,6 +57,7 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
     )
     return LoadedEngine(
         core=core,
+        governor=ThreadGovernor(config.resolved_threads, torch.set_num_threads),
         max_model_len=max_len,
         kv_capacity_tokens=capacity,
         weights_bytes=runner.weights_bytes,

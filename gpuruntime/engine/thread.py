@@ -15,6 +15,7 @@ from typing import Any
 
 from gpuruntime.backend import BackendStats
 from gpuruntime.engine.config import EngineConfig
+from gpuruntime.engine.contention import ThreadGovernor
 from gpuruntime.engine.core import EngineCore, StepOutput
 from gpuruntime.engine.loader import LoadedEngine, load_engine
 from gpuruntime.engine.request import Request
@@ -82,11 +83,11 @@ class EngineThread:
         self._core = engine.core
         self._post(self._ready.set_result, engine)
         try:
-            self._run(engine.core, engine.probe())
+            self._run(engine.core, engine.governor, engine.probe())
         except BaseException as error:  # any escape from the step means that no request can be served any more
             self._post(self._broken, error)
 
-    def _run(self, core: EngineCore, probe: Iterator[None]) -> None:
+    def _run(self, core: EngineCore, governor: ThreadGovernor, probe: Iterator[None]) -> None:
         self.stats = core.stats()
         steps = 0
         while True:
@@ -94,6 +95,7 @@ class EngineThread:
             if not self._drain(core, probe, outputs):
                 return
             if core.busy:
+                governor.watch()
                 outputs += core.step()
                 steps += 1
                 if steps % STEPS_BETWEEN_PROBES == 0:

@@ -20,6 +20,9 @@ from gpuruntime.engine.request import Clock, Request
 from gpuruntime.engine.runner import ModelRunner
 from gpuruntime.models.config import load_model_config
 
+# Tiny tensors gain nothing from threads, and two of them beside a busy process wait for each other.
+torch.set_num_threads(1)
+
 TINY: dict[str, Any] = {
     "vocab_size": 211,
     "hidden_size": 48,

@@ -238,6 +238,11 @@ async def test_a_model_that_does_not_load_says_why(tmp_path: Path, model_dir: Pa
     with pytest.raises(ValueError, match=r"no model\.safetensors"):
         await backend.start()
     assert not backend.alive()
+    (tmp_path / "model.safetensors").write_bytes((model_dir / "model.safetensors").read_bytes())
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"tokenizer\.json: not a valid tokenizer"):
+        await backend.start()
+    assert not backend.alive()
 
 
 def test_settings_report_every_error_at_once(model_dir: Path) -> None:

@@ -64,7 +64,7 @@ ARRIVAL = st.tuples(
     extra_tokens=st.integers(0, 40),
     cache=st.booleans(),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_texts_do_not_depend_on_company_chunks_preemption_or_cache(
     world: World, arrivals: list, blocks: int, max_seqs: int, extra_tokens: int, cache: bool
 ) -> None:
