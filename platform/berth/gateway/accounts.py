@@ -12,11 +12,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from redis import asyncio as aioredis
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import RedisError
 
 from berth.gateway.admission import Grant, scope_of
-from berth.gateway.limits import Script
+from berth.gateway.line import Argument, Line, Script
 from berth.gateway.snapshot import Route
 from berth.live import names
 from berth.metering.records import Cell, UsageEvent, encode
@@ -42,15 +41,15 @@ class _Settlement:
         _, tokens, leases = names.limits(scope_of(self.route))
         return [names.open_request(self.request_id), names.OPEN_REQUESTS, tokens, leases, names.USAGE_STREAM]
 
-    def args(self) -> list[str | int | bytes]:
+    def args(self) -> list[Argument]:
         return [self.request_id, self.second, self.correction, self.record]
 
 
 class Accounts:
     """``close`` never waits and never fails; the worker delivers and retries."""
 
-    def __init__(self, client: aioredis.Redis, gateway_id: str) -> None:
-        self._client = client
+    def __init__(self, line: Line, gateway_id: str) -> None:
+        self._line = line
         self._gateway_id = gateway_id
         self._script = Script("settle.lua")
         self._settlements: deque[_Settlement] = deque()
@@ -108,7 +107,7 @@ class Accounts:
         batch = [self._settlements[i] for i in range(min(BATCH, len(self._settlements)))]
         try:
             await self._send(batch)
-        except (RedisError, OSError, TimeoutError) as error:
+        except RedisError as error:
             log.warning("records_wait_for_redis", extra={"records": len(self._settlements), "error": str(error)})
             return False
         for _ in batch:
@@ -116,15 +115,9 @@ class Accounts:
         return True
 
     async def _send(self, batch: Sequence[_Settlement]) -> None:
-        async with self._client.pipeline(transaction=False) as pipe:
-            for one in batch:
-                keys = one.keys()
-                pipe.evalsha(self._script.sha, len(keys), *keys, *one.args())
-            results = await pipe.execute(raise_on_error=False)
-        for one, result in zip(batch, results, strict=True):
-            if isinstance(result, NoScriptError):
-                await self._script(self._client, one.keys(), list(one.args()))
-            elif isinstance(result, Exception):
+        calls = (self._script(self._line, one.keys(), one.args()) for one in batch)
+        for result in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(result, BaseException):
                 raise result
 
     async def publish_windows(self) -> None:
@@ -133,10 +126,10 @@ class Accounts:
             return
         windows, self._windows = self._windows, {}
         cells = encode([Cell(*cell, window.to_json()) for cell, window in windows.items()])
-        fields = {"kind": "requests", "gateway": self._gateway_id, "cells": cells}
+        fields = ("kind", "requests", "gateway", self._gateway_id, "cells", cells)
         try:
-            await self._client.xadd(names.DELTAS_STREAM, fields, maxlen=DELTAS_KEPT, approximate=True)  # type: ignore[arg-type]
-        except (RedisError, OSError, TimeoutError):
+            await self._line.call("XADD", names.DELTAS_STREAM, "MAXLEN", "~", DELTAS_KEPT, "*", *fields)
+        except RedisError:
             for cell, window in windows.items():
                 if cell in self._windows:
                     window.merge(self._windows[cell])

@@ -6,11 +6,10 @@ import logging
 import time
 from dataclasses import dataclass
 
-from redis import asyncio as aioredis
 from redis.exceptions import RedisError
 
 from berth.gateway.errors import ApiError
-from berth.gateway.limits import Script
+from berth.gateway.line import Argument, Line, Script
 from berth.gateway.snapshot import Limits, Route
 from berth.live import names
 from berth.metering.records import OpenRecord, encode
@@ -33,8 +32,8 @@ class Grant:
 class Admission:
     """One call a request. While Redis is away only one request every half second waits to find out."""
 
-    def __init__(self, client: aioredis.Redis, gateway_id: str) -> None:
-        self._client = client
+    def __init__(self, line: Line, gateway_id: str) -> None:
+        self._line = line
         self._gateway_id = gateway_id
         self._script = Script("admission.lua")
         self._away_until = 0.0
@@ -44,8 +43,8 @@ class Admission:
         if time.monotonic() < self._away_until:
             return Grant(0, 0)
         try:
-            answer = await self._script(self._client, *self._call(route, opened, reserve, replica_id))
-        except (RedisError, OSError, TimeoutError) as error:
+            answer = await self._script(self._line, *self._call(route, opened, reserve, replica_id))
+        except RedisError as error:
             self._away_until = time.monotonic() + AWAY_S
             log.warning("admission_open", extra={"error": str(error)})
             return Grant(0, 0)
@@ -57,11 +56,11 @@ class Admission:
 
     def _call(
         self, route: Route, opened: OpenRecord, reserve: int, replica_id: str
-    ) -> tuple[list[str], list[str | int | bytes]]:
+    ) -> tuple[list[str], list[Argument]]:
         limits, request_id = route.limits, opened.request_id
         keys = [names.open_request(request_id), names.OPEN_REQUESTS, *names.limits(scope_of(route))]
         ceilings = (limits.requests_per_min, limits.tokens_per_min, limits.max_concurrency)
-        args: list[str | int | bytes] = [request_id, reserve, *(-1 if c is None else c for c in ceilings), LEASE_S]
+        args: list[Argument] = [request_id, reserve, *(-1 if c is None else c for c in ceilings), LEASE_S]
         args += ["record", encode(opened), "gateway", self._gateway_id, "replica", replica_id]
         args += ["prompt_tokens", 0, "tokens", 0]
         return keys, args

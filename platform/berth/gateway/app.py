@@ -12,7 +12,6 @@ from typing import Protocol
 
 import aiohttp
 import msgspec
-from redis import asyncio as aioredis
 from redis.exceptions import RedisError
 from starlette.types import Receive, Scope, Send
 
@@ -24,7 +23,7 @@ from berth.gateway.chat import chat, unknown_model
 from berth.gateway.errors import ApiError, send_error, send_json
 from berth.gateway.exchange import Exchange
 from berth.gateway.forward import new_session
-from berth.gateway.limits import Script, connect
+from berth.gateway.line import Argument, Line, Script
 from berth.gateway.replicas import Replicas
 from berth.gateway.snapshot import Route, Snapshot
 from berth.live import names
@@ -67,9 +66,9 @@ class Gateway:
         loop = asyncio.get_running_loop()
         self.session = new_session()
         self.replicas = Replicas(self.session)
-        self._redis: aioredis.Redis = connect(self._redis_url)
-        self.admission = Admission(self._redis, self.id)
-        self.accounts = Accounts(self._redis, self.id)
+        self._line = Line(self._redis_url)
+        self.admission = Admission(self._line, self.id)
+        self.accounts = Accounts(self._line, self.id)
 
         def changed(snapshot: Snapshot) -> None:
             loop.call_soon_threadsafe(self.replicas.sync, snapshot)
@@ -88,7 +87,7 @@ class Gateway:
         await self.accounts.drain(2.0)
         await self.accounts.publish_windows()
         await self.session.close()
-        await self._redis.aclose()
+        await self._line.close()
 
     async def _beat_forever(self) -> None:
         while True:
@@ -97,13 +96,13 @@ class Gateway:
             for exchange in list(self.open.values()):
                 exchange.check_slow(now_s)
             try:
-                await self._beat(self._redis, [names.gateway(self.id)], self._beat_args())
+                await self._beat(self._line, [names.gateway(self.id)], self._beat_args())
                 await self.accounts.publish_windows()
-            except (RedisError, OSError, TimeoutError) as error:
+            except RedisError as error:
                 log.warning("beat_lost", extra={"error": str(error), "open": len(self.open)})
 
-    def _beat_args(self) -> list[str | int]:
-        args: list[str | int] = [names.GATEWAY_TTL_S, LEASE_S]
+    def _beat_args(self) -> list[Argument]:
+        args: list[Argument] = [names.GATEWAY_TTL_S, LEASE_S]
         for request_id, exchange in self.open.items():
             leases = names.limits(scope_of(exchange.route))[2]
             args += [

@@ -15,7 +15,7 @@ from redis import asyncio as aioredis
 from berth.embedded.redis import EmbeddedRedis
 from berth.gateway.admission import Admission
 from berth.gateway.errors import ApiError
-from berth.gateway.limits import connect
+from berth.gateway.line import Line
 from berth.gateway.snapshot import Limits
 from berth.live import names
 from berth.metering.records import OpenRecord
@@ -38,9 +38,9 @@ def opened(number: int = 1) -> OpenRecord:
 
 @pytest.fixture
 async def admission(store: Any, redis_url: str) -> AsyncIterator[Admission]:
-    client = connect(redis_url)
-    yield Admission(client, "gw_test")
-    await client.aclose()
+    line = Line(redis_url)
+    yield Admission(line, "gw_test")
+    await line.close()
 
 
 async def test_requests_a_minute(admission: Admission) -> None:

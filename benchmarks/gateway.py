@@ -1,0 +1,410 @@
+"""What the gateway costs: time to first token and CPU, against the runtime alone and a bare proxy.
+
+    python benchmarks/gateway.py [--seconds 5] [--rounds 3] [--json FILE] [--check]
+
+Four processes on this machine: a stub runtime that sends 10 tokens a second, a bare 60-line ASGI proxy, the gateway
+with a real Redis, its snapshot and all three limits on, and this load generator. Levels of 1, 32 and 200 open streams
+(67 new requests a second at 200). At each level the three targets take turns, so that a busy machine is busy for all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import math
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import uvloop
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "platform"), str(Path(__file__).resolve().parents[1])]
+
+RATE_HZ = 10
+LEVELS = {1: 4, 32: 15, 200: 30}  # open streams: tokens of each
+TARGETS = ("runtime", "proxy", "gateway")
+LIMIT_MS = 2.0
+MODEL = "stub"
+PROMPT = "Summarise the minutes of the meeting in three sentences. " * 8
+FIRST_TOKEN = b'"content":"t0 '
+LAST_BYTES = b"0\r\n\r\n"
+
+
+# --- The runtime ------------------------------------------------------------------------------------------------
+
+
+class StubRuntime(asyncio.Protocol):
+    """A door's frames, one every 100 ms, with as little work as can be."""
+
+    _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n"
+    _LOAD = b"x-berth-load: running=1, queued=0, capacity=1000, ttft_ms=1.0, kv_free=0.900\r\n\r\n"
+    _CHUNK = 'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"stub"'
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: Any = transport
+        self.received = b""
+        self.timer: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        head, found, body = self.received.partition(b"\r\n\r\n")
+        if not found:
+            return
+        length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+        if len(body) < (int(length[1]) if length else 0):
+            return
+        self.received = b""
+        if head.startswith(b"GET"):
+            self.transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+            return
+        self.wanted = json.loads(body)["max_tokens"]
+        self.sent = 0
+        role = self._frame('{"role":"assistant","content":""}')
+        self.transport.write(self._HEAD + self._LOAD + role)
+        self._token()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def _usage(self) -> str:
+        return f'"usage":{{"prompt_tokens":120,"completion_tokens":{self.sent},"total_tokens":{120 + self.sent}}}'
+
+    def _frame(self, delta: str, finish: str = "null") -> bytes:
+        choice = f'{{"index":0,"delta":{delta},"logprobs":null,"finish_reason":{finish}}}'
+        return self._chunked(f'{self._CHUNK},"choices":[{choice}],{self._usage()}}}\n\n')
+
+    @staticmethod
+    def _chunked(text: str) -> bytes:
+        return f"{len(text):x}\r\n{text}\r\n".encode()
+
+    def _token(self) -> None:
+        text, self.sent = f"t{self.sent} ", self.sent + 1
+        frame = self._frame(f'{{"content":"{text}"}}')
+        if self.sent < self.wanted:
+            self.transport.write(frame)
+            self.timer = asyncio.get_running_loop().call_later(1 / RATE_HZ, self._token)
+            return
+        berth = '{"queue_ms":0.1,"prefill_ms":1.0,"decode_ms":2.0,"preemptions":0,"cached_tokens":0}'
+        last = self._chunked(f'{self._CHUNK},"choices":[],{self._usage()},"berth":{berth}}}\n\ndata: [DONE]\n\n')
+        self.transport.write(frame + self._frame("{}", '"length"') + last + LAST_BYTES)
+
+
+async def serve_runtime(listener: socket.socket) -> None:
+    server = await asyncio.get_running_loop().create_server(StubRuntime, sock=listener)
+    await server.serve_forever()
+
+
+# --- The bare proxy ---------------------------------------------------------------------------------------------
+
+
+class BareProxy:
+    """What any HTTP proxy in Python has to do: read the request, pass it on, pass each chunk back."""
+
+    def __init__(self, upstream: str) -> None:
+        self.upstream = upstream
+        self.session: Any = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        import aiohttp
+
+        if self.session is None:
+            self.session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar()
+            )
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        headers = {"content-type": "application/json"}
+        async with self.session.post(self.upstream + scope["path"], data=body, headers=headers) as answer:
+            start = [(b"content-type", answer.headers["content-type"].encode())]
+            await send({"type": "http.response.start", "status": answer.status, "headers": start})
+            async for chunk in answer.content.iter_any():
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+# --- The gateway ------------------------------------------------------------------------------------------------
+
+
+class FixedSnapshot:
+    """One tenant, one key, one model with every limit on, one replica."""
+
+    def __init__(self, upstream: str, token: str, on_change: Any) -> None:
+        from berth.gateway.snapshot import Key, Limits, Replica, Route, Snapshot
+        from berth.tenants import keys
+        from gpuruntime.goodput import ServiceLevel
+
+        key_id, secret = token.split(".", 1)
+        digest, pepper = keys.digest_of(secret)
+        limits = Limits(requests_per_min=10**7, tokens_per_min=10**9, max_concurrency=10**4)
+        level = ServiceLevel(base_ms=1000, tpot_ms=200)
+        route = Route("ten_1", MODEL, "dep_1", "chat", level, contract_id="con_1", limits=limits)
+        replica = Replica("rep_1", upstream, "token", 1000, ready=True)
+        self.current = Snapshot(
+            1, {key_id: Key(key_id, "ten_1", digest, pepper, None)}, {("ten_1", MODEL): route}, {"dep_1": (replica,)}
+        )
+        self.on_change = on_change
+
+    def start(self) -> None:
+        self.on_change(self.current)
+
+    def stop(self) -> None:
+        pass
+
+
+async def serve_gateway(listener: socket.socket, upstream: str, redis_url: str, token: str) -> None:
+    from berth.gateway.app import Gateway
+
+    gateway = Gateway(redis_url, lambda _, on_change: FixedSnapshot(upstream, token, on_change))
+    await gateway.start()
+    await serve_asgi(listener, gateway)
+
+
+async def serve_asgi(listener: socket.socket, app: Any) -> None:
+    import uvicorn
+
+    config = uvicorn.Config(app, http="httptools", lifespan="off", access_log=False, log_config=None)
+    await uvicorn.Server(config).serve(sockets=[listener])
+
+
+def child(role: str, port_file: str, upstream: str, redis_url: str, token: str) -> None:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(2048)
+    Path(port_file).write_text(str(listener.getsockname()[1]))
+    work = {
+        "runtime": lambda: serve_runtime(listener),
+        "proxy": lambda: serve_asgi(listener, BareProxy(upstream)),
+        "gateway": lambda: serve_gateway(listener, upstream, redis_url, token),
+    }[role]
+    with contextlib.suppress(KeyboardInterrupt):
+        uvloop.run(work())
+
+
+# --- The load ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Slice:
+    """What one target did in one turn."""
+
+    ttft_s: list[float] = field(default_factory=list)
+    frames: int = 0
+    failed: int = 0
+    cpu_s: float = 0.0
+    threads: int = 0
+
+
+class Client(asyncio.Protocol):
+    """One connection, one stream at a time."""
+
+    def __init__(self, result: Slice) -> None:
+        self.result = result
+        self.transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def ask(self, request: bytes) -> asyncio.Future[None]:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.tail = b""
+        self.first = True
+        self.started = time.perf_counter()
+        self.transport.write(request)
+        return self.done
+
+    def data_received(self, data: bytes) -> None:
+        now = time.perf_counter()
+        self.result.frames += data.count(b"data: ")
+        text = self.tail + data
+        if self.first and FIRST_TOKEN in text:
+            self.first = False
+            self.result.ttft_s.append(now - self.started)
+        self.tail = text[-64:]
+        if text.endswith(LAST_BYTES) and not self.done.done():
+            self.result.failed += self.first
+            self.done.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.done.done():
+            self.result.failed += 1
+            self.done.set_result(None)
+
+
+async def drive(port: int, process: psutil.Process, *, streams: int, tokens: int, seconds: float, token: str) -> Slice:
+    """``streams`` clients, their starts spread over one stream's length, each asking again when it is done."""
+    result = Slice()
+    messages = [{"role": "user", "content": PROMPT}]
+    body = json.dumps({"model": MODEL, "stream": True, "max_tokens": tokens, "messages": messages}).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {token}\r\n"
+    request = f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+    length_s = (tokens - 1) / RATE_HZ
+    before = process.cpu_times()
+    deadline = time.perf_counter() + seconds
+
+    async def one(number: int) -> None:
+        await asyncio.sleep(length_s * number / streams)
+        loop = asyncio.get_running_loop()
+        transport, client = await loop.create_connection(lambda: Client(result), "127.0.0.1", port)
+        while time.perf_counter() < deadline:
+            await client.ask(request)
+        transport.close()
+
+    await asyncio.gather(*(one(number) for number in range(streams)))
+    after = process.cpu_times()
+    result.cpu_s = after.user + after.system - before.user - before.system
+    result.threads = process.num_threads()
+    return result
+
+
+@contextlib.contextmanager
+def processes(home: Path, token: str) -> Iterator[dict[str, tuple[int, psutil.Process]]]:
+    from berth.embedded.redis import EmbeddedRedis
+
+    redis = EmbeddedRedis(home / "redis", append_only=True)
+    started: dict[str, tuple[int, psutil.Process]] = {}
+    children: list[subprocess.Popen[bytes]] = []
+    upstream = ""
+    environment = {**os.environ, "BERTH_HOME": str(home), "DJANGO_SETTINGS_MODULE": "berth.settings"}
+    try:
+        for role in TARGETS:
+            port_file = home / f"{role}.port"
+            command = [sys.executable, __file__, "--child", role, str(port_file), upstream, redis.url, token]
+            children.append(subprocess.Popen(command, env=environment))
+            port = _port(port_file, children[-1])
+            upstream = upstream or f"http://127.0.0.1:{port}"
+            started[role] = (port, psutil.Process(children[-1].pid))
+        yield started
+    finally:
+        for process in children:
+            process.terminate()
+        for process in children:
+            process.wait(10)
+        redis.stop()
+
+
+def _port(port_file: Path, process: subprocess.Popen[bytes]) -> int:
+    for _ in range(500):
+        if port_file.exists() and (text := port_file.read_text()):
+            return int(text)
+        if process.poll() is not None:
+            break
+        time.sleep(0.02)
+    raise SystemExit(f"a process did not start: {process.args!r}")
+
+
+# --- The figures ------------------------------------------------------------------------------------------------
+
+
+def percentile(values: list[float], q: float) -> float:
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(q * len(ordered)) - 1)] if ordered else math.nan
+
+
+def measure(seconds: float, rounds: int) -> dict[str, Any]:
+    from berth.tenants import keys
+
+    token = f"key_{'0' * 26}.{keys.new_secret()}"
+    with tempfile.TemporaryDirectory(prefix="berth-bench-") as home:
+        os.environ["BERTH_HOME"] = home
+        with processes(Path(home), token) as started:
+            return uvloop.run(_measure(started, token, seconds, rounds))
+
+
+async def _measure(
+    started: dict[str, tuple[int, psutil.Process]], token: str, seconds: float, rounds: int
+) -> dict[str, Any]:
+    await asyncio.sleep(1)
+    for port, process in started.values():
+        await drive(
+            port, process, streams=8, tokens=3, seconds=1.0, token=token
+        )  # connections, scripts and caches are warm
+    levels: dict[str, Any] = {}
+    for streams, tokens in LEVELS.items():
+        slices: dict[str, list[Slice]] = {name: [] for name in TARGETS}
+        for _ in range(rounds):
+            for name in TARGETS:
+                port, process = started[name]
+                turn = await drive(port, process, streams=streams, tokens=tokens, seconds=seconds, token=token)
+                slices[name].append(turn)
+        levels[str(streams)] = {name: _figures(turns) for name, turns in slices.items()}
+    return {"levels": levels}
+
+
+def _figures(turns: list[Slice]) -> dict[str, Any]:
+    ttft = [value for turn in turns for value in turn.ttft_s]
+    return {
+        "requests": len(ttft),
+        "frames": sum(turn.frames for turn in turns),
+        "failed": sum(turn.failed for turn in turns),
+        "ttft_ms": {"p50": 1000 * percentile(ttft, 0.5), "p95": 1000 * percentile(ttft, 0.95)},
+        "cpu_s": sum(turn.cpu_s for turn in turns),
+        "threads": max(turn.threads for turn in turns),
+    }
+
+
+def report(result: dict[str, Any]) -> None:
+    """CPU of the target's own process, over all its requests and over all frames its clients got."""
+    print("streams   target requests  TTFT p50       p95  CPU a request  CPU a frame  threads")
+    for streams, targets in result["levels"].items():
+        for name, at in targets.items():
+            request_us, frame_us = (1e6 * at["cpu_s"] / max(1, at[unit]) for unit in ("requests", "frames"))
+            p50, p95 = at["ttft_ms"]["p50"], at["ttft_ms"]["p95"]
+            print(
+                f"{streams:>7} {name:>8} {at['requests']:>8} {p50:>6.2f} ms {p95:>6.2f} ms"
+                f" {request_us:>11.0f} us {frame_us:>9.0f} us {at['threads']:>8}"
+            )
+
+
+def failures(result: dict[str, Any]) -> list[str]:
+    """Which figure misses its target, and by how much."""
+    found = []
+    for streams, targets in result["levels"].items():
+        more = targets["gateway"]["ttft_ms"]["p50"] - targets["proxy"]["ttft_ms"]["p50"]
+        if more > LIMIT_MS:
+            found.append(f"ttft_ms p50 at {streams} streams: {more:.2f} ms over the bare proxy (at most {LIMIT_MS})")
+        if targets["gateway"]["failed"]:
+            found.append(f"failed at {streams} streams: {targets['gateway']['failed']} (0 expected)")
+    threads = {targets["gateway"]["threads"] for targets in result["levels"].values()}
+    if len(threads) > 1:
+        found.append(f"threads: {sorted(threads)} over the levels (flat expected)")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of one turn")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each target at each level")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--check", action="store_true", help="exit 1 and name the figure when a target is missed")
+    parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(*options.child)
+        return 0
+    result = measure(options.seconds, options.rounds)
+    report(result)
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=2) + "\n")
+    missed = failures(result)
+    for line in missed:
+        print(f"missed: {line}")
+    return 1 if options.check and missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
