@@ -1,7 +1,7 @@
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vitest/config";
 
-const backend = process.env.BERTH_URL ?? "http://127.0.0.1:8000";
+const backend = process.env.CONSOLE_BACKEND ?? "http://127.0.0.1:8000";
 
 export default defineConfig(({ command }) => ({
   // Django's WhiteNoise serves the build under /static/ and index.html for every other path.

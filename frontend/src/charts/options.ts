@@ -44,7 +44,8 @@ function drawLimit(limit: Limit) {
     ctx.stroke();
     ctx.font = `${10 * devicePixelRatio}px "Geist Variable", system-ui, sans-serif`;
     ctx.textAlign = "right";
-    ctx.fillText(limit.label, left + width - 4 * devicePixelRatio, y - 4 * devicePixelRatio);
+    ctx.textBaseline = "bottom";
+    ctx.fillText(limit.label, left + width - 4 * devicePixelRatio, y - 2 * devicePixelRatio);
     ctx.restore();
   };
 }
@@ -73,8 +74,9 @@ function toSeries(s: Series): uPlot.Series {
 }
 
 function yRange(spec: ChartSpec) {
-  return (_: uPlot, _min: number | null, max: number | null): [number, number] => {
-    const low = spec.yMin ?? 0;
+  return (_: uPlot, min: number | null, max: number | null): [number, number] => {
+    // A narrow range widens to what is there: a bad second must not fall out of the picture.
+    const low = Math.min(spec.yMin ?? 0, min ?? Number.POSITIVE_INFINITY);
     if (spec.yMax !== undefined) return [low, spec.yMax];
     // The promised line stays in sight, however good the figures are.
     const high = Math.max(max ?? 0, (spec.limit?.value ?? 0) * 1.08);
@@ -94,7 +96,7 @@ export function chartOptions(
   return {
     width,
     height,
-    padding: [8, 6, 0, 0],
+    padding: [14, 24, 0, 0],
     legend: { show: false },
     cursor: { sync: { key: "berth" }, y: false, drag: { x: false, y: false }, points: { size: 6 } },
     scales: {
@@ -105,8 +107,8 @@ export function chartOptions(
       {
         ...axis,
         grid: { show: false },
-        space: 90,
-        size: 26,
+        space: 76,
+        size: 24,
         values: (_, splits) =>
           splits.map((s) => clock(s).slice(0, current().span[1] - current().span[0] > 900 ? 5 : 8)),
       },

@@ -76,6 +76,7 @@ export const enOverview = {
       "Tokens of the requests that ended in each second, and those of them that belong to good requests.",
     all: "All",
     inTime: "In time",
+    floor: "floor",
     fluidity: "Fluidity",
     fluidityHint: "The 5th percentile of the share of tokens that met their deadline.",
   },

@@ -33,7 +33,7 @@ export const en = {
     none: "You belong to no tenant yet",
     noneText: "Ask an operator or a tenant's admin to add you, then sign in again.",
   },
-  user: { menu: "Account", operator: "Operator", signOut: "Sign out" },
+  user: { menu: "Account", signOut: "Sign out" },
   scheme: { label: "Theme", auto: "system", light: "light", dark: "dark" },
   live: {
     connecting: { label: "Connecting", hint: "Connecting to the live figures." },

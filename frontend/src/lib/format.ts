@@ -15,13 +15,17 @@ export function integer(value: Maybe): string {
   return Math.abs(value) < 100_000 ? grouped.format(value) : compact.format(value);
 }
 
+/** Without zeros that say nothing: 6.00 is 6, 1.50 is 1.5. */
+function trim(text: string): string {
+  return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
+}
+
 /** Three significant digits at most, for rates and ratios. */
 export function decimal(value: Maybe): string {
   if (!known(value)) return NONE;
   const size = Math.abs(value);
   if (size >= 100) return integer(value);
-  if (size >= 10) return value.toFixed(1);
-  return size === 0 ? "0" : value.toFixed(2);
+  return trim(value.toFixed(size >= 10 ? 1 : 2));
 }
 
 export function percent(value: Maybe): string {
@@ -29,14 +33,15 @@ export function percent(value: Maybe): string {
   const scaled = value * 100;
   // 99.96 % must not read as 100 %: only a perfect ratio does.
   if (value < 1 && scaled > 99.9) return "99.9 %";
-  return `${scaled >= 99.95 || scaled === 0 ? scaled.toFixed(0) : scaled.toFixed(1)} %`;
+  return `${trim(scaled.toFixed(1))} %`;
 }
 
 export function milliseconds(value: Maybe): string {
   if (!known(value)) return NONE;
-  if (value >= 60_000) return `${(value / 60_000).toFixed(1)} min`;
-  if (value >= 1000) return `${(value / 1000).toFixed(2)} s`;
-  return value >= 100 ? `${value.toFixed(0)} ms` : `${value.toFixed(1)} ms`;
+  if (value >= 5_400_000) return `${trim((value / 3_600_000).toFixed(1))} h`;
+  if (value >= 90_000) return `${trim((value / 60_000).toFixed(1))} min`;
+  if (value >= 1000) return `${trim((value / 1000).toFixed(2))} s`;
+  return `${value >= 100 ? value.toFixed(0) : trim(value.toFixed(1))} ms`;
 }
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -49,7 +54,7 @@ export function bytes(value: Maybe): string {
     size /= 1024;
     unit += 1;
   }
-  return `${size >= 100 || unit === 0 ? size.toFixed(0) : size.toFixed(1)} ${UNITS[unit]}`;
+  return `${size >= 100 || unit === 0 ? size.toFixed(0) : trim(size.toFixed(1))} ${UNITS[unit]}`;
 }
 
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });

@@ -12,6 +12,7 @@ export function toSlug(text: string): string {
   return text
     .toLowerCase()
     .replace(/[^a-z0-9_-]+/g, "-")
-    .replace(/^[^a-z0-9]+|[^a-z0-9]+$/g, "")
-    .slice(0, 63);
+    .replace(/^[^a-z0-9]+/, "")
+    .slice(0, 63)
+    .replace(/[^a-z0-9]+$/, "");
 }

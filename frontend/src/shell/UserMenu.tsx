@@ -19,7 +19,7 @@ export function UserMenu() {
           <Avatar size={26} radius="xl" color="gray" name={user.name || user.email} />
           <span className={classes.text}>
             <span className={classes.name}>{user.name || user.email}</span>
-            <span className={classes.role}>{user.is_operator ? t.user.operator : user.email}</span>
+            <span className={classes.role}>{user.email}</span>
           </span>
         </UnstyledButton>
       </Menu.Target>

@@ -75,13 +75,17 @@ export const theme = createTheme({
       },
     },
     Modal: {
+      styles: { title: { fontWeight: 600, fontSize: "1rem" } },
       defaultProps: {
         centered: true,
         overlayProps: { backgroundOpacity: 0.45, blur: 2 },
         transitionProps: { duration: 120 },
       },
     },
-    Drawer: { defaultProps: { position: "right", overlayProps: { backgroundOpacity: 0.45, blur: 2 } } },
+    Drawer: {
+      styles: { title: { fontWeight: 600, fontSize: "1rem" } },
+      defaultProps: { position: "right", overlayProps: { backgroundOpacity: 0.45, blur: 2 } },
+    },
     Menu: { defaultProps: { shadow: "md", position: "bottom-end", transitionProps: { duration: 80 } } },
   },
 });

@@ -84,7 +84,7 @@ export function DeploymentPage() {
       </PageHeader>
       <DeploymentFacts deployment={deployment} />
       <Tabs value={tab} onChange={open} keepMounted={false}>
-        <Tabs.List mb="md">
+        <Tabs.List mb="md" className={classes.tabs}>
           {TABS.map((one) => (
             <Tabs.Tab key={one} value={one}>
               {t.deployments.tabs[one]}

@@ -99,7 +99,9 @@ export function Charts({ figures, level }: Props) {
           data={data.fluidity}
           span={span}
           format={percent}
+          yMin={0.9}
           yMax={1}
+          limit={level ? { label: words.floor, value: level.fluidity_floor } : undefined}
           series={[{ label: "p5", color: "accent" }]}
         />
       </Panel>

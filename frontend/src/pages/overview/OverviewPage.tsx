@@ -31,7 +31,9 @@ export function OverviewPage() {
   const serviceClasses = useClasses();
   const { windows } = useLive();
 
-  const chosen = deployments.data?.find((d) => d.id === search.deployment);
+  // With one deployment there is one promise, chosen or not.
+  const only = deployments.data?.length === 1 ? deployments.data[0] : undefined;
+  const chosen = deployments.data?.find((d) => d.id === search.deployment) ?? only;
   const level = serviceClasses.data?.find((c) => c.id === chosen?.service_class.id);
   const quiet = !figures.loading && figures.total.offered === 0;
 

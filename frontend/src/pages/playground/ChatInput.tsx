@@ -44,14 +44,7 @@ export function ChatInput({ busy, disabled, readOnly, onSend, onStop }: Props) {
           data-testid="message"
         />
         {busy ? (
-          <ActionIcon
-            size={36}
-            variant="filled"
-            color="gray"
-            aria-label={words.stop}
-            onClick={onStop}
-            data-testid="stop"
-          >
+          <ActionIcon size={36} variant="default" aria-label={words.stop} onClick={onStop} data-testid="stop">
             <IconPlayerStopFilled size={15} />
           </ActionIcon>
         ) : (

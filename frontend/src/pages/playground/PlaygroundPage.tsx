@@ -1,4 +1,4 @@
-import { ActionIcon, Button, Drawer, Select, Tooltip } from "@mantine/core";
+import { ActionIcon, Drawer, Select, Tooltip } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { IconAdjustmentsHorizontal, IconCode, IconEraser } from "@tabler/icons-react";
 import { useNavigate, useSearch } from "@tanstack/react-router";
@@ -56,14 +56,18 @@ export function PlaygroundPage() {
           w={210}
           data-testid="playground-deployment"
         />
-        <Button
-          variant="default"
-          leftSection={<IconCode size={16} stroke={1.6} />}
-          onClick={code.open}
-          disabled={!chosen}
-        >
-          {words.viewCode}
-        </Button>
+        <Tooltip label={words.viewCode}>
+          <ActionIcon
+            variant="default"
+            size={36}
+            aria-label={words.viewCode}
+            onClick={code.open}
+            disabled={!chosen}
+            data-testid="view-code"
+          >
+            <IconCode size={16} stroke={1.6} />
+          </ActionIcon>
+        </Tooltip>
         <Tooltip label={words.clear}>
           <ActionIcon
             variant="default"
