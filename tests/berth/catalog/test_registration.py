@@ -82,7 +82,7 @@ def test_the_kept_files_do_not_follow_the_source(root: Path) -> None:
     assert sha(files.path_of(model.digest) / "model.safetensors") == model.files["model.safetensors"]
 
 
-def test_two_models_share_one_digest_and_the_last_takes_it_along(root: Path) -> None:
+def test_models_of_the_same_files_share_one_digest(root: Path) -> None:
     one = register_now(tiny_directory(root / "one"), "one")
     two = register_now(tiny_directory(root / "two"), "two")
     other = register_now(tiny_directory(root / "three", seed=1), "three")

@@ -5,7 +5,6 @@ from threading import Barrier
 
 import pytest
 from django.db import connection
-from helpers.factories import GIB, device, make_deployment, make_gpu, make_node
 
 from berth.core.errors import Conflict, NoRoom
 from berth.deployments.services import create_replica, end_replica
@@ -13,6 +12,7 @@ from berth.fleet.models import Gpu, Node, Seat, Slice, SliceUnit
 from berth.fleet.seats import units_needed
 from berth.fleet.services import cordon_node, observe_node, release_seat, reserve_seat
 from gpuruntime import protocol
+from helpers.factories import GIB, device, make_deployment, make_gpu, make_node
 
 
 @pytest.mark.django_db
