@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from berth.config import Config
-from berth.embedded.children import ChildSpec, kill_group
+from berth.embedded.children import ChildSpec
+from berth.embedded.nodes import AgentNode, agent_nodes, ensure_node
 from berth.embedded.paths import Home
 from berth.embedded.postgres import Postgres
 from berth.embedded.redis import Redis
-from gpuruntime.process import is_process
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-LOCAL_NODE = "local"
-# The order of the screen; stopping goes by STOP_ORDER, each group at once.
 SERVICES = ("postgres", "redis", "web", "scheduler", "beat", "agent")
-STOP_ORDER = (("agent", "beat"), ("runtimes",), ("web",), ("scheduler",), ("redis",), ("postgres",))
 
 
 @dataclass(frozen=True)
@@ -38,6 +34,15 @@ class House:
     @property
     def home(self) -> Home:
         return Home(self.config.home)
+
+    @property
+    def nodes(self) -> list[AgentNode]:
+        """Raises ``BadFleet``."""
+        return agent_nodes(self.config, self.home)
+
+    def ensure_node(self, node: AgentNode) -> str:
+        """The node's token; its row is made when absent."""
+        return ensure_node(node, self.config.node_token)
 
     @property
     def postgres(self) -> Postgres | None:
@@ -76,7 +81,7 @@ class House:
 
     def specs(self) -> dict[str, ChildSpec]:
         """The processes that stay, by name."""
-        specs = [self._web(), self._scheduler(), self._beat(), self._agent()]
+        specs = [self._web(), self._scheduler(), self._beat(), *(self._agent(node) for node in self.nodes)]
         if self.postgres is not None:
             specs.insert(0, self._postgres(self.postgres))
         if self.redis is not None:
@@ -103,9 +108,10 @@ class House:
         assert self.postgres is not None
         return self.job("initdb", self.postgres.init_command, user=self.postgres.user, cwd="/")
 
-    def stop_runtimes(self, grace_s: float) -> ChildSpec:
-        command = (sys.executable, "-m", "scheduler.node", "--state-dir", str(self.home.node))
-        return self.job("runtimes", [*command, "--stop-all", "--grace", str(grace_s)])
+    def stop_runtimes(self, state: Path, grace_s: float) -> ChildSpec:
+        """Ends the runtimes of an agent's folder; the agent itself must be gone."""
+        command = (sys.executable, "-m", "scheduler.node", "--state-dir", str(state))
+        return self.job(f"stop-{state.name}", [*command, "--stop-all", "--grace", str(grace_s)])
 
     def _ours(self, name: str, command: tuple[str, ...], grace_s: float = 5.0) -> ChildSpec:
         return ChildSpec(
@@ -131,13 +137,13 @@ class House:
         files = ["-s", str(self.home.run / "beat-schedule"), "--pidfile", ""]
         return self._ours("beat", (sys.executable, "-m", "celery", "-A", "berth", "beat", *files, "-l", "WARNING"))
 
-    def _agent(self) -> ChildSpec:
+    def _agent(self, node: AgentNode) -> ChildSpec:
         command = [sys.executable, "-m", "scheduler.node", "--join", f"ws://{self.local_address}"]
-        command += ["--token-file", str(self.home.node_token), "--name", LOCAL_NODE]
-        command += ["--state-dir", str(self.home.node), "--provider", self.config.provider]
-        if self.config.simulated_file:
-            command += ["--simulated-file", self.config.simulated_file]
-        return self._ours("agent", tuple(command))
+        command += ["--token-file", str(node.token_file), "--name", node.name, "--state-dir", str(node.state)]
+        command += ["--provider", self.config.provider]
+        if self.config.provider == "simulated":
+            command += ["--simulated-file", str(Path(self.config.simulated_file).resolve())]
+        return self._ours(node.child, tuple(command))
 
     def _postgres(self, server: Postgres) -> ChildSpec:
         return ChildSpec(
@@ -188,13 +194,3 @@ def code_version() -> str:
     """Changes when a Python file of ours does: a child of an earlier run is adopted only when it runs this code."""
     trees = (REPOSITORY / "platform", REPOSITORY / "scheduler", REPOSITORY / "gpuruntime")
     return str(max(path.stat().st_mtime_ns for tree in trees for path in tree.rglob("*.py")))
-
-
-def kill_runtimes(node: Path) -> None:
-    """Kills every runtime that the agent of ``node`` recorded. For the end without waiting."""
-    for path in node.glob("run/*.pid"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            record: Mapping[str, object] = json.loads(path.read_text())
-            pid, started = int(str(record["pid"])), float(str(record["start_time"]))
-            if is_process(pid, started):
-                kill_group(pid)

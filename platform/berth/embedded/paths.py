@@ -53,8 +53,12 @@ class Home:
         return self.run / "up.json"
 
     @property
-    def node_token(self) -> Path:
-        return self.secrets / "node_token_local"
+    def nodes(self) -> Path:
+        """The same for each node of a simulated fleet, by name."""
+        return self.root / "nodes"
+
+    def node_token(self, node: str) -> Path:
+        return self.secrets / f"node_token_{node}"
 
     def log(self, name: str) -> Path:
         return self.logs / f"{name}.log"

@@ -26,7 +26,7 @@ def check_port(host: str, port: int) -> None:
         try:
             probe.bind(address)
         except OSError as error:
-            way_out = "choose another: make run PORT=8001 (manage.py up --port 8001)"
+            way_out = "choose another: manage.py up --port 8001, or BERTH_PORT=8001 make run"
             raise CannotStart(f"port {port} on {host} cannot be used ({error.strerror}); {way_out}") from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import time
 from dataclasses import dataclass, field
@@ -64,8 +65,10 @@ class PlainScreen:
             self.say(f"{name}: {'done' if name.startswith('model') else 'ended'}")
             del self._seen[name]
         for name, text in lines.items():
-            if self._seen.get(name) != text:
-                self._seen[name] = text
+            # A percentage counts as a change every quarter: the whole of a download would be a hundred lines.
+            coarse = re.sub(r"(\d+)%", lambda found: f"{int(found[1]) // 25}/4", text)
+            if self._seen.get(name) != coarse:
+                self._seen[name] = coarse
                 self.say(f"{name}: {text}")
         for note in facts.notes[self._noted :]:
             self.say(note)

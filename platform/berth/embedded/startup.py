@@ -1,6 +1,6 @@
 """``manage.py up``: starts a house step by step, watches it, stops it in order.
 
-    lock, disk, port -> PostgreSQL and Redis -> migrations -> web, scheduler, beat | bootstrap -> agent -> ready
+    lock, disk, port -> PostgreSQL and Redis -> migrations -> web, scheduler, beat, agent, bootstrap at once -> ready
 
 Everything is a process of its own and every wait ticks the supervisor, so that a signal is obeyed at any moment.
 """
@@ -18,7 +18,8 @@ from typing import IO, Any
 
 from berth.embedded import lock, preflight
 from berth.embedded.children import Child, ChildSpec, State, log_end
-from berth.embedded.house import SERVICES, STOP_ORDER, House, kill_runtimes
+from berth.embedded.house import House
+from berth.embedded.nodes import AgentNode, kill_runtimes, states_with_runtimes
 from berth.embedded.paths import remove_sockets
 from berth.embedded.screen import Facts, Screen, open_screen
 from berth.embedded.status import Poller
@@ -56,6 +57,7 @@ class Up:
         self._screen: Screen | None = None
         self._supervisor: Supervisor | None = None
         self._lock: IO[str] | None = None
+        self._nodes: list[AgentNode] = []
 
     @property
     def supervisor(self) -> Supervisor:
@@ -97,7 +99,7 @@ class Up:
                 self._supervisor.kill_all()
                 if self.house.postgres is not None:
                     self.house.postgres.clear_remains(timeout_s=0)
-            kill_runtimes(self.house.home.node)
+            kill_runtimes(states_with_runtimes(self.house.home))
             os._exit(128 + number)
 
     def _tick(self) -> None:
@@ -112,6 +114,7 @@ class Up:
         """Raises ``CannotStart`` or ``AlreadyRunning``; then nothing was started and nothing that runs was touched."""
         home = self.house.home
         preflight.make_home(self.house)
+        self._nodes = self.house.nodes
         self._lock = lock.hold(home.lock, home.root)
         preflight.check_disk(home.root)
         specs = self.house.specs()
@@ -126,15 +129,12 @@ class Up:
     def _start(self, specs: dict[str, ChildSpec]) -> None:
         self._start_services(specs)
         self._migrate()
-        for name in ("web", "scheduler", "beat"):
+        for node in self._nodes:
+            write_secret(node.token_file, self.house.ensure_node(node))
+        for name in ("web", "scheduler", "beat", *(node.child for node in self._nodes)):
             self.supervisor.add(specs[name])
         self.poller.start()
-        known = self.house.home.node_token.exists()
-        if known:
-            self.supervisor.add(specs["agent"])
         self._bootstrap()
-        if not known:
-            self.supervisor.add(specs["agent"])
         self.step = "waiting for the first replica"
 
     def _start_services(self, specs: dict[str, ChildSpec]) -> None:
@@ -165,10 +165,9 @@ class Up:
             self._run_job(self.house.job("migrate", self.house.manage("migrate", "--noinput")), timeout_s=600)
 
     def _bootstrap(self) -> None:
-        """The operator, the demo tenant, its key and deployment, this machine's node. Idempotent."""
+        """The operator, the demo tenant, its model, deployment and key. Idempotent."""
         self.step = "preparing the demo model (the first time: fetched and converted)"
         made = json.loads(self._run_job(self.house.job("bootstrap", self.house.manage("bootstrap")), timeout_s=3600))
-        write_secret(self.house.home.node_token, made["node"]["token"])
         self.poller.demo = made["deployment"] or ""
         self.facts.notes = notes(made, self.facts.url, self.house.home.secrets)
 
@@ -200,16 +199,16 @@ class Up:
 
     def _stop(self) -> None:
         """In order, within ``STOP_WITHIN_S``; what is left then is killed. Leaves no process behind."""
+        self.screen.show(self.supervisor.children, self.poller.view, self.facts, self.step)  # a key not yet shown
         self.screen.close()
         self.screen.say("Stopping ... (Ctrl-C again kills at once)")
         self.poller.stop()
         deadline = time.monotonic() + STOP_WITHIN_S
-        self.supervisor.stop([name for name in self.supervisor.children if name not in SERVICES], deadline)
-        for group in STOP_ORDER:
-            if group == ("runtimes",):
-                self._stop_runtimes(deadline - 6)
-            else:
-                self.supervisor.stop(group, deadline)
+        lasting = ("web", "scheduler", "redis", "postgres")  # jobs, beat and agents go first
+        self.supervisor.stop([name for name in self.supervisor.children if name not in lasting], deadline)
+        self._stop_runtimes(deadline - 6)
+        for name in lasting:
+            self.supervisor.stop([name], deadline)
         self.supervisor.stop_all(deadline)
         if self.house.postgres is not None:
             self.house.postgres.clear_remains(timeout_s=0)
@@ -220,13 +219,13 @@ class Up:
         self.screen.say("Stopped. The next run finds everything as it was.")
 
     def _stop_runtimes(self, deadline: float) -> None:
-        if not any(self.house.home.node.glob("run/*.pid")):
-            return
-        job = self.supervisor.add(self.house.stop_runtimes(RUNTIME_GRACE_S))
-        while job.state is not State.ENDED and time.monotonic() < deadline:
-            job.poll()
+        states = states_with_runtimes(self.house.home)
+        jobs = [self.supervisor.add(self.house.stop_runtimes(state, RUNTIME_GRACE_S)) for state in states]
+        while time.monotonic() < deadline and any(job.state is not State.ENDED for job in jobs):
+            for job in jobs:
+                job.poll()
             time.sleep(0.02)
-        kill_runtimes(self.house.home.node)
+        kill_runtimes(states)
 
 
 def needs_migration() -> bool:

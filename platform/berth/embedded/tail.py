@@ -23,7 +23,8 @@ def find_logs(home: Home, name: str) -> dict[str, Path]:
     """Label -> file. ``name``: a service, a job of the start, a replica's id, a deployment (its live replicas)."""
     if "/" not in name and home.log(name).exists():
         return {name: home.log(name)}
-    replicas = {path.stem: path for path in (home.node / "logs").glob("rep_*.log")}
+    folders = [home.node / "logs", *home.nodes.glob("*/logs")]
+    replicas = {path.stem: path for folder in folders for path in folder.glob("rep_*.log")}
     if name in replicas:
         return {name: replicas[name]}
     found = {replica: replicas[replica] for replica in _replicas_of(name) if replica in replicas}

@@ -25,6 +25,7 @@ from berth.config import CONFIG  # noqa: E402
 from berth.embedded.children import ChildSpec  # noqa: E402
 from berth.embedded.house import House  # noqa: E402
 from berth.embedded.lock import AlreadyRunning  # noqa: E402
+from berth.embedded.nodes import AgentNode  # noqa: E402
 from berth.embedded.preflight import CannotStart  # noqa: E402
 from berth.embedded.startup import Up  # noqa: E402
 
@@ -37,7 +38,6 @@ MADE = {
     "operator": {"email": "operator@berth.local", "password": "first-password"},
     "tenant": "ten_1",
     "key": "key_1.secret",
-    "node": {"name": "local", "token": "node-token"},
     "deployment": None,
 }
 
@@ -51,6 +51,9 @@ class SmallHouse(House):
             else spec
             for name, spec in super().specs().items()
         }
+
+    def ensure_node(self, node: AgentNode) -> str:
+        return "node-token"
 
     def manage(self, *arguments: str) -> tuple[str, ...]:
         if arguments == ("bootstrap",):

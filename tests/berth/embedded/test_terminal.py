@@ -22,6 +22,7 @@ from berth.deployments.models import Replica
 from berth.embedded import lock
 from berth.embedded.children import Child, ChildSpec, State
 from berth.embedded.house import House
+from berth.embedded.nodes import BadFleet
 from berth.embedded.paths import Home
 from berth.embedded.preflight import CannotStart, check_disk, check_port
 from berth.embedded.screen import Facts, PlainScreen, render
@@ -75,6 +76,34 @@ def test_processes_of_this_machine_reach_web_whatever_it_binds(tmp_path: Path, h
     assert f"ws://{address}" in house.specs()["agent"].command
 
 
+def test_a_simulated_fleet_gets_an_agent_a_node(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text('[[node]]\nname = "a"\n[[node]]\nname = "b"\n')
+    house = House(Config(home=tmp_path, provider="simulated", simulated_file=str(fleet)), "127.0.0.1", 8000)
+    specs = {name: spec.command for name, spec in house.specs().items() if name.startswith("agent")}
+    assert list(specs) == ["agent-a", "agent-b"]
+    assert {"a", str(tmp_path / "nodes" / "a"), str(fleet)} <= set(specs["agent-a"])
+
+
+@pytest.mark.parametrize(
+    ("provider", "content", "said"),
+    [
+        ("simulated", None, "BERTH_SIMULATED_FILE"),
+        ("simulated", "nonsense", "no fleet"),
+        ("simulated", "[[node]]\ncpu_count = 1", "name"),
+        ("simulated", '[[node]]\nname = "../up"', "folder"),
+        ("nvml", None, "nvml"),
+    ],
+)
+def test_a_fleet_that_cannot_be_used_is_named(tmp_path: Path, provider: str, content: str | None, said: str) -> None:
+    fleet = tmp_path / "fleet.toml"
+    if content is not None:
+        fleet.write_text(content)
+    config = Config(home=tmp_path, provider=provider, simulated_file=str(fleet) if content is not None else "")
+    with pytest.raises(BadFleet, match=said):
+        _ = House(config, "127.0.0.1", 8000).nodes
+
+
 def test_given_urls_replace_the_embedded_services(tmp_path: Path) -> None:
     house = House(Config(home=tmp_path, database_url="postgresql://db/berth", redis_url="redis://r"), "127.0.0.1", 8000)
     assert set(house.specs()) == {"web", "scheduler", "beat", "agent"}
@@ -93,12 +122,15 @@ def test_plain_lines_come_only_with_a_change(capsys: pytest.CaptureFixture[str])
         screen.show({"web": web}, loading, facts, "")
     web.state, web.last_exit = State.BACKOFF, "exit code 1"
     screen.show({"web": web}, View(models=(ModelLine("smol", "registering", "", 0.5),)), facts, "")
+    for percent in range(50, 80, 5):
+        screen.show({"web": web}, View(models=(ModelLine("smol", "registering", "", percent / 100),)), facts, "")
     assert capsys.readouterr().out.splitlines() == [
         "service web: running",
         "replica smol rep_1: loading (reading weights)",
         "replica smol rep_1: ended",
         "service web: died (exit code 1), starts again",
         "model smol: registering 50%",
+        "model smol: registering 75%",
     ]
 
 

@@ -58,6 +58,10 @@ class Run:
         return process
 
     def pids(self) -> dict[str, int]:
+        """The services' processes as ``up`` recorded them; jobs of the start come and go beside them."""
+        return {name: pid for name, pid in self.recorded().items() if name in SERVICES}
+
+    def recorded(self) -> dict[str, int]:
         try:
             children = json.loads((self.home / "run" / "up.json").read_text())["children"]
         except (OSError, ValueError):
@@ -228,7 +232,7 @@ def test_a_service_that_dies_is_started_again(run: Run, service: str) -> None:
 
 def test_secrets_are_kept_private_and_shown_once(run: Run) -> None:
     process = run.up()
-    run.wait_started()
+    until(lambda: set(run.recorded()) == SERVICES)  # bootstrap has ended too
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=20)
     assert "key_1.secret" in output

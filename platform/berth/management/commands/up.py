@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from berth.config import CONFIG
 from berth.embedded.house import House
 from berth.embedded.lock import AlreadyRunning
+from berth.embedded.nodes import BadFleet
 from berth.embedded.preflight import CannotStart
 from berth.embedded.startup import Up
 
@@ -26,7 +27,7 @@ class Command(BaseCommand):
         house = House(CONFIG, host=options["host"], port=options["port"])
         try:
             status = Up(house).run()
-        except (CannotStart, AlreadyRunning) as error:
+        except (CannotStart, AlreadyRunning, BadFleet) as error:
             self.stderr.write(f"berth: {error}")
             status = 2
         sys.exit(status)
