@@ -1,8 +1,8 @@
 """How many threads a step may use while other processes want the cores too.
 
-A parallel region ends when its slowest thread does. With one core taken by a neighbour, two threads need 20 to 30
-times as long as one, because the pair waits for the scheduler in each of some 400 regions a step (measured: 36 ms a
-step alone, 1000 ms beside a busy process, 60 ms on one thread). So the busy time of others is watched and their
+A parallel region ends when its slowest thread does. With one core taken by a neighbour, two threads wait for the
+kernel's scheduler in each of some 400 regions a step (measured on two cores, SmolLM2-135M: 36 ms a step alone, about
+1000 ms beside a busy process, 60 to 100 ms there on one thread). So the busy time of others is watched and their
 cores are left to them.
 """
 

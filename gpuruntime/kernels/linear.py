@@ -31,7 +31,8 @@ class Linear:
 class Head:
     """Logits ``x W^T`` in fp32 for ``x [R, hidden]`` in fp32.
 
-    A bf16 product rounds its result to 8 bits of mantissa, which ties the best tokens every few steps. The largest
+    A bf16 product rounds its result to 8 bits of mantissa, so near logits become equal: SmolLM2's first token tied
+    between "The" and "L" at 25.375, and the lower id won. The largest
     ``_REFINED`` logits of each row are therefore computed again in fp32 from the same weights.
     """
 
