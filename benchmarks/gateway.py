@@ -215,12 +215,14 @@ class Client(asyncio.Protocol):
     def __init__(self, result: Slice) -> None:
         self.result = result
         self.transport: Any = None
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.done.set_result(None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
 
     def ask(self, request: bytes) -> asyncio.Future[None]:
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.done = asyncio.get_running_loop().create_future()
         self.tail = b""
         self.first = True
         self.started = time.perf_counter()
