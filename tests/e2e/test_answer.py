@@ -41,13 +41,9 @@ def test_the_official_client_streams_the_answer(cluster: Cluster, demo: Demo) ->
 
 def test_the_readme_curl_line_works(cluster: Cluster, demo: Demo) -> None:
     body = {"model": DEPLOYMENT, "stream": True, "temperature": 0, "messages": messages(QUESTION)}
-    done = subprocess.run(
-        ["curl", "-sN", f"{cluster.base}/v1/chat/completions", "-H", f"Authorization: Bearer {demo.key}", "-d", json.dumps(body)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )  # fmt: skip
+    command = ["curl", "-sN", f"{cluster.base}/v1/chat/completions", "-d", json.dumps(body)]
+    command += ["-H", f"Authorization: Bearer {demo.key}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     events = [line.removeprefix("data: ") for line in done.stdout.splitlines() if line.startswith("data: ")]
     assert events[-1] == "[DONE]"
     texts = [json.loads(e)["choices"][0]["delta"].get("content") or "" for e in events[:-1]]
@@ -64,9 +60,9 @@ def test_usage_equals_what_the_client_was_told(cluster: Cluster, demo: Demo, ope
 
     def row() -> dict[str, object]:
         rows = operator.get(f"usage?tenant={demo.tenant_id}")["results"]
-        return next(r for r in rows if r["request_id"] == request_id)
+        return next((r for r in rows if r["request_id"] == request_id), {})
 
-    record = eventually(lambda: row(), 15, "the ledger has the request")
+    record = eventually(row, 15, "the ledger has the request")
     assert (record["prompt_tokens"], record["completion_tokens"]) == (told.prompt_tokens, told.completion_tokens)
     assert record["counted_by"] == "door"
     assert record["outcome"] == "completed"
