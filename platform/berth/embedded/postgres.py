@@ -114,7 +114,8 @@ class Postgres:
                     os.kill(pid, signal.SIGKILL if late else signal.SIGQUIT)
             time.sleep(0.02)
         # Its pid may by now be another process's, or a zombie's: PostgreSQL would refuse to start over either.
-        (self.directory / "postmaster.pid").unlink(missing_ok=True)
+        for left in (self.directory / "postmaster.pid", self.sockets / ".s.PGSQL.5432.lock"):
+            left.unlink(missing_ok=True)
 
 
 class EmbeddedPostgres:

@@ -118,8 +118,8 @@ def read_rows(demo: str, since: datetime) -> tuple[tuple[ReplicaLine, ...], tupl
 
 
 def _line(row: Any, since: datetime) -> ReplicaLine:
-    """``row``: a Replica that ``annotate_live`` saw."""
+    """``row``: a Replica that ``annotate_live`` saw. Its port is 0 while its agent finds no live process."""
     observed = row.observed_at is not None and row.observed_at >= since
-    if row.port and not observed:
-        return ReplicaLine(row.id, row.deployment.name, "checking", "its agent has not reported yet")
+    if (row.port and not observed) or (row.shown_state == "ready" and not row.port):
+        return ReplicaLine(row.id, row.deployment.name, "checking", "its agent has not confirmed it yet")
     return ReplicaLine(row.id, row.deployment.name, str(row.shown_state), row.shown_reason)

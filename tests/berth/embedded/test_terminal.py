@@ -229,6 +229,10 @@ def test_ready_counts_only_what_was_observed_in_this_run() -> None:
     assert [(line.id, line.state) for line in lines] == [(replica.id, "ready")]
     assert waiting == ()
 
+    replica.port = 0  # the agent found its process dead and has not said more yet
+    replica.save()
+    assert read_rows(deployment.id, began)[2] == (deployment.name,)
+
     replica.ended_at = began
     replica.save()
     assert read_rows(deployment.id, began)[0] == ()
