@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from berth.embedded.paths import socket_path
 from berth.embedded.postgres import Postgres
 from berth.embedded.redis import Redis
 from gpuruntime.process import process_start_time
@@ -90,6 +92,8 @@ class Run:
         for pid in self.left():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        for service in ("postgres", "redis"):
+            shutil.rmtree(socket_path(self.home / service), ignore_errors=True)
 
 
 @pytest.fixture
