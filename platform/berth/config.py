@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -92,19 +91,4 @@ def load(environ: Mapping[str, str]) -> Config:
     return config
 
 
-def embedded_urls(config: Config) -> dict[str, str]:
-    """Where ``manage.py up`` put the embedded services of this BERTH_HOME; so that other commands find them."""
-    try:
-        urls = json.loads((config.home / "run" / "services.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return {name: str(urls[name]) for name in ("database_url", "redis_url") if name in urls}
-
-
-def with_embedded(config: Config) -> Config:
-    """``config`` with the embedded services where no URL was given."""
-    found = {name: url for name, url in embedded_urls(config).items() if not getattr(config, name)}
-    return replace(config, **found)  # type: ignore[arg-type]
-
-
-CONFIG = with_embedded(load(os.environ))
+CONFIG = load(os.environ)

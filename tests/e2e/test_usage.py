@@ -10,8 +10,10 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+import redis
 import requests
 
+from berth.embedded.paths import redis_url
 from helpers.cluster import DEPLOYMENT, Cluster, Person, eventually, messages
 
 from .conftest import Demo
@@ -122,10 +124,7 @@ def test_a_killed_gateway_loses_no_token_of_fifty_streams(
 
 def door_counts(cluster: Cluster, request_ids: set[str]) -> dict[str, int]:
     """What the doors said, from their own stream in Redis."""
-    import redis
-
-    services = json.loads((cluster.home / "run" / "services.json").read_text())
-    with redis.Redis.from_url(services["redis_url"]) as client:
+    with redis.Redis.from_url(redis_url(cluster.home)) as client:
         entries = client.xrange("berth:ended")
     ended = [json.loads(fields[b"request"]) for _, fields in entries]  # type: ignore[union-attr]
     return {e["request_id"]: e["completion_tokens"] for e in ended if e["request_id"] in request_ids}
