@@ -30,7 +30,7 @@ def scope_of(user: User, tenant_id: str | None = None) -> Scope:
     if user.is_operator:
         if tenant_id is None:
             return PLATFORM
-        if not Tenant.objects.filter(id=tenant_id).exists():
+        if "\0" in tenant_id or not Tenant.objects.filter(id=tenant_id).exists():
             raise NotFound("No such tenant", field="tenant")
         return Scope((tenant_id,))
     mine = tuple(memberships_of(user).values_list("tenant_id", flat=True))

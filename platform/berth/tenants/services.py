@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -166,3 +167,11 @@ def delete_key(*, key: ApiKey, actor: str) -> None:
     changed("key", key.id, key.tenant_id)
     ApiKey.objects.for_tenant(key.tenant_id).filter(id=key.id).delete()
     raise_version()
+
+
+def note_key_use(*, used: Mapping[str, datetime]) -> None:
+    """Key id -> when it was last used; for the ledger, a batch at a time. No event, and never backwards."""
+    rows = ApiKey.objects.for_platform().filter(id__in=used)
+    for key_id, last in rows.values_list("id", "last_used_at"):
+        if last is None or last < used[key_id]:
+            ApiKey.objects.for_platform().filter(id=key_id).update(last_used_at=used[key_id])

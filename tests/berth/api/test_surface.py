@@ -60,7 +60,17 @@ def test_filters_name_what_they_do_not_understand() -> None:
     problem(operator.get(url("usage") + "?from=yesterday"), 400, "from")
     problem(operator.get(url("usage", "summary") + "?group=week"), 400, "group")
     problem(operator.get(url("goodput") + "?minutes=0"), 400, "minutes")
-    problem(operator.get(url("keys") + "?cursor=nonsense"), 404)
+    for cursor in ("%C3%A9", "cD0lMDA="):  # no base 64; p=NUL
+        problem(operator.get(url("keys") + f"?cursor={cursor}"), 404)
+    problem(operator.get(url("keys") + "?tenant=%00"), 404, "tenant")
+    problem(operator.get(url("replicas") + "?deployment=%00"), 400, "deployment")
+
+
+@pytest.mark.django_db
+def test_a_body_has_bounds() -> None:
+    operator = World().client("operator")
+    for body, status in (("[" * 100_000, 400), ('{"name": "' + "x" * (1 << 20) + '"}', 413), ("9" * 5000, 400)):
+        problem(operator.post(url("tenants"), body, content_type="application/json"), status)
 
 
 @pytest.mark.django_db

@@ -18,6 +18,7 @@ from berth.tenants.services import (
     create_tenant,
     create_user,
     delete_key,
+    note_key_use,
     revoke_key,
     set_password,
 )
@@ -136,3 +137,13 @@ def test_suspending_keeps_the_first_moment() -> None:
     assert first is not None
     assert change_tenant(tenant=tenant, actor="test", suspended=True).suspended_at == first
     assert change_tenant(tenant=tenant, actor="test", suspended=False).suspended_at is None
+
+
+@pytest.mark.django_db
+def test_last_use_only_moves_forward() -> None:
+    key, _ = create_key(tenant=make_tenant(), name="ci", actor="test")
+    now = timezone.now()
+    for at in (now, now - timedelta(hours=1)):
+        note_key_use(used={key.id: at, "key_gone": at})
+    key.refresh_from_db()
+    assert key.last_used_at == now
