@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -47,7 +48,7 @@ def seen(outcome: Outcome = Outcome.COMPLETED, ended_ms: float = 0, **values: ob
 def by_single_tokens(times_us: list[int], tpot_us: int) -> tuple[int, int]:
     """(met, missed) as docs/goodput.md writes it, in exact fractions, one token after the other."""
     slack, met, missed = Fraction(0), 0, 0
-    for before, now in zip(times_us, times_us[1:], strict=False):
+    for before, now in itertools.pairwise(times_us):
         gap = Fraction(now - before)
         if gap <= tpot_us + slack:
             met += 1
@@ -72,7 +73,7 @@ def test_fluidity_equals_the_walk_over_single_tokens(frames: list[tuple[int, int
     assert (line.met, line.missed) == (met, missed)
     assert line.fluidity == (met / (met + missed) if met + missed else 1.0)
     assert (line.tokens, line.ttft_us) == (len(times), times[0])
-    gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(times)]
     assert line.max_gap_us == max(gaps, default=0)
     assert line.stalls == sum(gap > 1_000_000 for gap in gaps)
     assert 0 <= line.slack_us <= SLACK_CAP_US

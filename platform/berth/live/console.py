@@ -27,7 +27,7 @@ from berth.tenants.models import User
 from berth.tenants.selectors import role_in
 
 PLATFORM = "platform"
-RECHECK_S = 3.0
+RECHECK_S = 2.0
 NOT_SIGNED_IN = 4401
 NOT_ALLOWED = 4403
 BAD_MESSAGE = 4400

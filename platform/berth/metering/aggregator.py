@@ -83,7 +83,7 @@ class Aggregator:
             except Exception:
                 log.exception("aggregator_failed")
                 term = None
-            await asyncio.sleep(1.05 - time.time() % 1.0)
+            await asyncio.to_thread(self._stop.wait, 1.05 - time.time() % 1.0)
         if term is not None:
             await in_thread(leases.give_back, LEASE, self._holder)
         await client.aclose()
