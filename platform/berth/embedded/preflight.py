@@ -7,6 +7,9 @@ import shutil
 import socket
 from pathlib import Path
 
+import psycopg
+import redis
+
 from berth.embedded.house import House
 
 NEEDED_BYTES = 1 << 30  # the database, the logs, and one small model converted
@@ -37,6 +40,27 @@ def check_disk(folder: Path, needed: int = NEEDED_BYTES) -> None:
             f"{folder} has {free >> 20} MiB free and Berth needs {needed >> 20} MiB there; "
             "free some, or set BERTH_HOME to a folder on another disk"
         )
+
+
+def check_given_services(database_url: str, redis_url: str, timeout_s: float = 5.0) -> None:
+    """Whether the services that the settings name answer; empty URLs mean the embedded ones, which are not up yet."""
+    if database_url:
+        try:
+            psycopg.connect(database_url, connect_timeout=int(timeout_s)).close()
+        except psycopg.Error as error:
+            raise CannotStart(f"the database of BERTH_DATABASE_URL does not answer: {_one_line(error)}") from None
+    if redis_url:
+        try:
+            with redis.Redis.from_url(
+                redis_url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=None
+            ) as client:
+                client.ping()
+        except (redis.RedisError, ValueError) as error:
+            raise CannotStart(f"the Redis of BERTH_REDIS_URL does not answer: {_one_line(error)}") from None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def make_home(house: House) -> None:

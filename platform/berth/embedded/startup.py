@@ -16,6 +16,9 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
+import psycopg
+from django.db import DatabaseError
+
 from berth.embedded import lock, preflight
 from berth.embedded.children import Child, ChildSpec, State, log_end
 from berth.embedded.house import House
@@ -80,7 +83,7 @@ class Up:
             self._watch()
         except Stopping:
             pass
-        except (StepFailed, OSError, RuntimeError) as error:
+        except (StepFailed, OSError, RuntimeError, ValueError, psycopg.Error, DatabaseError) as error:
             status = 1
             self._say_failure(error)
         finally:
@@ -117,6 +120,7 @@ class Up:
         self._nodes = self.house.nodes
         self._lock = lock.hold(home.lock, home.root)
         preflight.check_disk(home.root)
+        preflight.check_given_services(self.house.config.database_url, self.house.config.redis_url)
         specs = self.house.specs()
         self._supervisor = Supervisor(home.state)
         self._supervisor.clear_remains(specs)

@@ -24,7 +24,7 @@ from berth.embedded.children import Child, ChildSpec, State
 from berth.embedded.house import House
 from berth.embedded.nodes import BadFleet
 from berth.embedded.paths import Home
-from berth.embedded.preflight import CannotStart, check_disk, check_port
+from berth.embedded.preflight import CannotStart, check_disk, check_given_services, check_port
 from berth.embedded.screen import Facts, PlainScreen, render
 from berth.embedded.startup import notes
 from berth.embedded.status import ModelLine, ReplicaLine, View, read_rows
@@ -65,6 +65,16 @@ def test_a_disk_without_room_is_refused_with_both_numbers(tmp_path: Path) -> Non
     check_disk(tmp_path, needed=1)
     with pytest.raises(CannotStart, match=rf"{tmp_path} has \d+ MiB free and Berth needs {1 << 30} MiB"):
         check_disk(tmp_path, needed=1 << 50)
+
+
+def test_given_services_that_do_not_answer_are_named(tmp_path: Path, redis_url: str) -> None:
+    check_given_services(os.environ["BERTH_DATABASE_URL"], redis_url)
+    check_given_services("", "")
+    with pytest.raises(CannotStart, match="BERTH_DATABASE_URL") as refused:
+        check_given_services(f"postgresql://me:secret@/berth?host={tmp_path}", "")
+    assert "secret" not in str(refused.value)
+    with pytest.raises(CannotStart, match="BERTH_REDIS_URL"):
+        check_given_services("", f"unix://{tmp_path}/none.sock")
 
 
 @pytest.mark.parametrize(
