@@ -17,7 +17,7 @@ DONE = b"data: [DONE]\n\n"
 
 _USAGE_KEY = b',"usage":'
 _COUNTS = re.compile(rb',"usage":\{"prompt_tokens":(\d+),"completion_tokens":(\d+),"total_tokens":\d+\}\}\s*\Z')
-_FINISH = re.compile(rb'"finish_reason":"(\w+)"')
+_FINISH = re.compile(rb'"finish_reason":\s*"(\w+)"')
 _encode = msgspec.json.Encoder().encode
 
 

@@ -1,13 +1,17 @@
+"""Imports of berth stand in the fixtures: named on the command line, this is read before Berth is configured."""
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis import asyncio as aioredis
 
-from helpers.gateway import Running, make_key, make_snapshot, running_gateway
 from helpers.stub_door import StubDoor, stub_doors
+
+if TYPE_CHECKING:
+    from helpers.gateway import Running
 
 
 @pytest.fixture
@@ -32,6 +36,8 @@ async def door(doors: list[StubDoor]) -> StubDoor:
 @pytest.fixture
 async def running(door: StubDoor, store: Any, redis_url: str) -> AsyncIterator[Running]:
     """One tenant, one model, one door."""
+    from helpers.gateway import make_key, make_snapshot, running_gateway
+
     key, token = make_key()
     async with running_gateway(make_snapshot([door.url], key), token, redis_url) as started:
         yield started
@@ -40,6 +46,8 @@ async def running(door: StubDoor, store: Any, redis_url: str) -> AsyncIterator[R
 @pytest.fixture
 async def two(doors: list[StubDoor], store: Any, redis_url: str) -> AsyncIterator[Running]:
     """The same model behind two doors."""
+    from helpers.gateway import make_key, make_snapshot, running_gateway
+
     key, token = make_key()
     async with running_gateway(make_snapshot([d.url for d in doors], key), token, redis_url) as started:
         yield started

@@ -1,0 +1,115 @@
+"""The snapshot of real rows, and how soon a change is in it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from berth.deployments.models import Replica
+from berth.deployments.services import create_replica
+from berth.fleet.seats import reserve_seat
+from berth.gateway.auth import authenticate
+from berth.gateway.errors import ApiError
+from berth.gateway.keeper import Keeper, build
+from berth.gateway.snapshot import Limits, Snapshot
+from berth.slas.services import ensure_default_classes, grant_contract
+from berth.tenants.services import create_key, revoke_key
+from helpers.factories import make_deployment, make_gpu, make_tenant
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def keeper(redis_url: str) -> Iterator[Keeper]:
+    started = Keeper(redis_url, lambda _: None)
+    started.start()
+    yield started
+    started.stop()
+    started.join()
+
+
+def within(keeper: Keeper, seconds: float, check: Callable[[Snapshot], bool]) -> None:
+    deadline = time.monotonic() + seconds
+    while not check(keeper.current):
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.005)
+
+
+def test_a_tenant_sees_its_own_deployments_and_those_it_has_a_contract_on() -> None:
+    owner, guest, stranger = make_tenant(), make_tenant(), make_tenant()
+    deployment = make_deployment(tenant=owner, name="shared", default_max_tokens=77)
+    chat = ensure_default_classes()["rag"]
+    grant_contract(
+        tenant=guest, deployment=deployment, service_class=chat, actor="test", requests_per_min=5, max_concurrency=2
+    )
+    snapshot = build()
+    assert [route.model for route in snapshot.models_of(owner.id)] == ["shared"]
+    mine, theirs = snapshot.routes[owner.id, "shared"], snapshot.routes[guest.id, "shared"]
+    assert mine.deployment_id == theirs.deployment_id == deployment.id
+    assert (mine.owned, mine.class_name, mine.limits, mine.default_max_tokens) == (True, "chat", Limits(), 77)
+    assert (theirs.owned, theirs.class_name, theirs.limits) == (False, "rag", Limits(5, None, 2))
+    assert theirs.level.prefill_tokens_per_s == 10_000
+    assert mine.salt != theirs.salt
+    assert snapshot.models_of(stranger.id) == []
+
+
+def test_replicas_with_a_port_are_routed_to_in_the_states_that_take_requests() -> None:
+    deployment = make_deployment()
+    replica = create_replica(deployment=deployment, reason="test")
+    reserve_seat(replica=replica, gpu=make_gpu(), memory_bytes=1 << 30)
+
+    def routed(**values: object) -> list[tuple[str, bool]]:
+        given = {"port": 4001, "state": "ready", "run": True, "ended_at": None} | values
+        Replica.objects.for_platform().filter(id=replica.id).update(**given)
+        return [(found.url, found.ready) for found in build().replicas.get(deployment.id, ())]
+
+    assert routed() == [("http://127.0.0.1:4001", True)]
+    assert routed(state="loading") == [("http://127.0.0.1:4001", False)]
+    for gone in ({"port": 0}, {"state": "draining"}, {"state": "lost"}, {"run": False}, {"ended_at": timezone.now()}):
+        assert routed(**gone) == []
+
+
+def test_keys_that_open_nothing_are_not_in_it() -> None:
+    tenant = make_tenant()
+    good, token = create_key(tenant=tenant, name="k", actor="test")
+    old, _ = create_key(tenant=tenant, name="old", actor="test")
+    old.expires_at = timezone.now() - timedelta(seconds=1)
+    old.save()
+    assert set(build().keys) == {good.id}
+    assert authenticate(f"Bearer {token}", build()).tenant_id == tenant.id
+    tenant.suspended_at = timezone.now()
+    tenant.save()
+    assert build().keys == {}
+
+
+def test_a_revoked_key_stops_within_a_second(keeper: Keeper) -> None:
+    key, token = create_key(tenant=make_tenant(), name="k", actor="test")
+    within(keeper, 2, lambda snapshot: key.id in snapshot.keys)
+    revoke_key(key=key, actor="test")
+    within(keeper, 1, lambda snapshot: key.id not in snapshot.keys)
+    with pytest.raises(ApiError):
+        authenticate(f"Bearer {token}", keeper.current)
+
+
+def test_a_revoked_key_stops_within_a_second_when_the_push_is_lost(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redis.Redis.publish", lambda *args: 0)
+    key, _ = create_key(tenant=make_tenant(), name="k", actor="test")
+    within(keeper, 1, lambda snapshot: key.id in snapshot.keys)
+    revoke_key(key=key, actor="test")
+    within(keeper, 1, lambda snapshot: key.id not in snapshot.keys)
+
+
+def test_serving_needs_no_torch() -> None:
+    code = "import sys, berth.asgi; print([m for m in ('torch', 'transformers', 'gguf') if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )  # fmt: skip
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,133 @@
+"""A gateway process is killed with fifty streams open: what is booked is what the door counted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+import redis
+from django.db import connection
+
+from berth.deployments.models import Replica
+from berth.deployments.services import create_replica
+from berth.fleet.seats import reserve_seat
+from berth.live import names
+from berth.live.threads import in_thread
+from berth.metering.ledger import post
+from berth.metering.models import UsageRecord
+from berth.tenants.services import create_key
+from gpuruntime.protocol import EndedRequest
+from helpers.factories import make_deployment, make_gpu
+from helpers.stub_door import Call, StubDoor, stub_doors
+
+pytestmark = pytest.mark.django_db(transaction=True)
+REPOSITORY = Path(__file__).resolve().parents[3]
+STREAMS = 50
+
+
+@pytest.fixture
+def gateway() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    url = os.environ["BERTH_DATABASE_URL"].replace("/berth?", f"/{connection.settings_dict['NAME']}?")
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "serve", "--port", "0"],
+        cwd=REPOSITORY,
+        env={**os.environ, "BERTH_DATABASE_URL": url, "BERTH_ROLE": "gateway"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    line = next(line for line in process.stderr if '"listening"' in line)
+    yield process, json.loads(line)["url"]
+    process.kill()
+    process.wait()
+    process.stderr.close()
+
+
+def routed_to(door: StubDoor) -> tuple[str, str]:
+    """(model, key) of a deployment whose one replica is ``door``."""
+    deployment = make_deployment()
+    replica = create_replica(deployment=deployment, reason="test")
+    reserve_seat(replica=replica, gpu=make_gpu(), memory_bytes=1 << 30)
+    Replica.objects.for_platform().filter(id=replica.id).update(state="ready", port=door.port)
+    _, token = create_key(tenant=deployment.tenant, name="k", actor="test")
+    return deployment.name, token
+
+
+def account(call: Call) -> EndedRequest:
+    """What a door writes of a caller that left."""
+    return EndedRequest(
+        request_id=call.headers["x-request-id"],
+        tenant=call.headers["x-berth-tenant"],
+        deployment="",
+        replica_id=Replica.objects.for_platform().get().id,
+        epoch="e",
+        outcome="client_left",
+        finish_reason="",
+        prompt_tokens=call.prompt_tokens,
+        completion_tokens=call.tokens,
+    )
+
+
+async def endless(call: Call) -> None:
+    await call.start()
+    while True:
+        await call.token()
+        await asyncio.sleep(0.1)
+
+
+async def test_fifty_streams(gateway: tuple[subprocess.Popen[str], str], redis_url: str) -> None:
+    process, base = gateway
+    client = redis.Redis.from_url(redis_url, decode_responses=True)
+    await asyncio.to_thread(client.flushdb)
+    async with stub_doors(1) as (door,), aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+        door.behave = endless
+        model, token = await in_thread(routed_to, door)
+        body = {"model": model, "stream": True, "messages": [{"role": "user", "content": "go on"}]}
+        headers = {"Authorization": f"Bearer {token}"}
+
+        async def first_token() -> Any:
+            while True:  # the snapshot is rebuilt within its ten seconds at the latest
+                answer = await http.post(f"{base}/v1/chat/completions", json=body, headers=headers)
+                if answer.status == 200:
+                    await answer.content.readuntil(b"tok")
+                    return answer
+                answer.close()
+                await asyncio.sleep(0.1)
+
+        answers = await asyncio.gather(*(first_token() for _ in range(STREAMS)))
+        await asyncio.sleep(1.5)
+        process.send_signal(signal.SIGKILL)
+        calls = [call for call in door.calls if call.tokens]
+        await asyncio.wait_for(asyncio.gather(*(call.left.wait() for call in calls)), 2)
+        for answer in answers:
+            answer.close()
+
+    counted = {call.headers["x-request-id"]: call.tokens for call in calls}
+    assert len(counted) == STREAMS
+    for call in calls:
+        ended = msgspec.json.encode(await in_thread(account, call))
+        await asyncio.to_thread(client.xadd, names.ENDED_STREAM, {"request": ended})
+
+    deadline = time.monotonic() + 20
+    while not (await in_thread(post, client)).records:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.5)
+    rows = await in_thread(lambda: list(UsageRecord.objects.for_platform()))
+    assert {row.request_id: row.completion_tokens for row in rows} == counted, "difference 0"
+    assert {(row.outcome, row.offered, row.good, row.counted_by) for row in rows} == {
+        ("gateway_lost", True, False, "door")
+    }
+    assert {row.deployment_name for row in rows} == {model}
+    assert await asyncio.to_thread(client.smembers, names.OPEN_REQUESTS) == set()
+    client.close()
