@@ -29,11 +29,8 @@ from berth.embedded.nodes import AgentNode  # noqa: E402
 from berth.embedded.preflight import CannotStart  # noqa: E402
 from berth.embedded.startup import Up  # noqa: E402
 
-SLEEPER = "import time; time.sleep(600)"
-STUBBORN = (
-    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
-)
-WEB = f"import http.server as h; h.HTTPServer(('127.0.0.1', {PORT}), h.BaseHTTPRequestHandler).serve_forever()"
+SLEEPER = ("/bin/sleep", "600")
+STUBBORN = ("/bin/sh", "-c", 'trap "" TERM; echo deaf; while :; do sleep 0.1; done')
 MADE = {
     "operator": {"email": "operator@berth.local", "password": "first-password"},
     "tenant": "ten_1",
@@ -44,9 +41,9 @@ MADE = {
 
 class SmallHouse(House):
     def specs(self) -> dict[str, ChildSpec]:
-        code = {"web": STUBBORN if "stubborn" in OPTIONS else WEB}
+        commands = {"web": STUBBORN} if "stubborn" in OPTIONS else {}
         return {
-            name: dataclasses.replace(spec, command=(sys.executable, "-c", code.get(name, SLEEPER)), version="")
+            name: dataclasses.replace(spec, command=commands.get(name, SLEEPER), version="", grace_s=1.5)
             if name in ("web", "scheduler", "beat", "agent")
             else spec
             for name, spec in super().specs().items()
