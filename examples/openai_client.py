@@ -1,7 +1,7 @@
 """Streams one answer with OpenAI's own client, then shows what was counted.
 
-    pip install openai
-    KEY=key_….secret python examples/openai_client.py "What is the capital of France?"
+pip install openai
+KEY=key_….secret python examples/openai_client.py "What is the capital of France?"
 """
 
 from __future__ import annotations
