@@ -10,7 +10,7 @@ export default defineConfig(({ command }) => ({
   build: {
     // The content security policy is default-src 'self': nothing may be inlined as a data: URL.
     assetsInlineLimit: 0,
-    chunkSizeWarningLimit: 700,
+    chunkSizeWarningLimit: 1000,
   },
   server: {
     proxy: {

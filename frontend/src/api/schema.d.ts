@@ -785,9 +785,10 @@ export interface components {
                 [key: string]: number;
             };
             over_quota: number;
+            left_early: number;
+            invalid: number;
             tokens: number;
             good_tokens: number;
-            prompt_tokens: number;
             /** Format: double */
             goodput: number | null;
             /** Format: double */
@@ -806,9 +807,10 @@ export interface components {
                 [key: string]: number;
             };
             over_quota: number;
+            left_early: number;
+            invalid: number;
             tokens: number;
             good_tokens: number;
-            prompt_tokens: number;
             /** Format: double */
             goodput: number | null;
             /** Format: double */

@@ -50,6 +50,13 @@ function drawLimit(limit: Limit) {
   };
 }
 
+const SPARSE = 40;
+
+/** Few values are drawn as points as well: a lone one would otherwise not be seen at all. */
+function isSparse(u: uPlot, series: number): boolean {
+  return (u.data[series] ?? []).filter((value) => value !== null).length <= SPARSE;
+}
+
 function toSeries(s: Series): uPlot.Series {
   const color = ink(s.color);
   if (s.kind === "bars") {
@@ -59,7 +66,7 @@ function toSeries(s: Series): uPlot.Series {
       fill: color,
       width: 0,
       points: { show: false },
-      paths: uPlot.paths.bars?.({ size: [0.72, 14] }),
+      paths: uPlot.paths.bars?.({ size: [0.72, 14, 2 * devicePixelRatio] }),
     };
   }
   return {
@@ -69,7 +76,7 @@ function toSeries(s: Series): uPlot.Series {
     dash: s.dash ? [4, 3] : undefined,
     fill: s.kind === "area" ? `${color}22` : undefined,
     spanGaps: true,
-    points: { show: false },
+    points: { show: isSparse, size: 5, fill: color, stroke: color },
   };
 }
 

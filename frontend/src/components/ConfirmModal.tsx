@@ -47,7 +47,7 @@ export function ConfirmModal({
           </Button>
           <Button
             type="submit"
-            color={danger ? "red" : undefined}
+            color={danger ? "red.8" : undefined}
             loading={busy}
             data-testid="confirm"
             data-autofocus={!children || undefined}

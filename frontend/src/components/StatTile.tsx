@@ -25,8 +25,7 @@ export function StatTile({ label, hint, value, unit, detail, tone, loading = fal
         <Skeleton height={24} width={72} my={4} />
       ) : (
         <div className={`${classes.value} num`} data-tone={tone}>
-          {value}
-          {unit && <span className={classes.unit}>{unit}</span>}
+          {value} {unit && <span className={classes.unit}>{unit}</span>}
         </div>
       )}
       <div className={`${classes.detail} num`}>{detail ?? "\u00a0"}</div>

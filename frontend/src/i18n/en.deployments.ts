@@ -23,6 +23,7 @@ export const enDeployments = {
     replicas: "Replicas",
     created: "Created",
   },
+  stopFirst: "Delete (stop it first)",
   verbs: { start: "Start", stop: "Stop", scale: "Scale", clone: "Clone", delete: "Delete" },
   change: {
     start: {
@@ -47,7 +48,7 @@ export const enDeployments = {
     },
     delete: {
       title: (name: string) => `Delete ${name}?`,
-      text: "It stops, and its name is free again. Usage records stay. This cannot be undone.",
+      text: "Its name is free again, its contracts end. Usage records stay. This cannot be undone.",
       done: (name: string) => `${name} is deleted`,
     },
   },

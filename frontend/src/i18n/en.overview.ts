@@ -87,7 +87,7 @@ export const enOverview = {
     "Each request that was not good has one reason: how it was refused or failed, else what made its first token late, else what slowed its tokens.",
   factors: {
     title: "Where device time went",
-    hint: "η = U·E·R·A: ideal device time of good requests divided by provisioned device time. Live: the newest second with work. Values above 100 % are shown as they are.",
+    hint: "η = U·E·R·A: ideal device time of good requests divided by provisioned device time. Live: the newest second in which a request ended. Values above 100 % are shown as they are.",
     U: { label: "Busy", hint: "U: busy time divided by provisioned time." },
     E: { label: "Efficient", hint: "E: ideal time of the executed work divided by busy time." },
     R: {

@@ -7,7 +7,8 @@ export const EMPTY: Figures = {
   good: 0,
   late: {},
   over_quota: 0,
-  prompt_tokens: 0,
+  left_early: 0,
+  invalid: 0,
   tokens: 0,
   good_tokens: 0,
   goodput: null,
@@ -26,6 +27,11 @@ export const pickDeployment =
   (window) =>
     window.deployments[id] ?? EMPTY;
 
+/** An idle second knows only that nothing was busy; one with ended requests knows every factor. */
+function known(factors: Figures["factors"]): number {
+  return Object.values(factors).filter((value) => value !== null).length;
+}
+
 /** What may be added is added; percentiles are not: they are the newest second's that has any. */
 export function summarise(rows: Figures[]): Figures {
   const sum: Figures = { ...EMPTY, late: {} };
@@ -41,7 +47,7 @@ export function summarise(rows: Figures[]): Figures {
     if (row.ttft_ms.p50 !== null) sum.ttft_ms = row.ttft_ms;
     if (row.tpot_ms.p50 !== null) sum.tpot_ms = row.tpot_ms;
     if (row.fluidity_p5 !== null) sum.fluidity_p5 = row.fluidity_p5;
-    if (row.factors.eta !== null) sum.factors = row.factors;
+    if (known(row.factors) >= known(sum.factors)) sum.factors = row.factors;
   }
   sum.attainment = sum.offered ? sum.good / sum.offered : null;
   sum.goodput = goodputs.length ? goodputs.reduce((a, b) => a + b, 0) / goodputs.length : null;

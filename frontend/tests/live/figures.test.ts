@@ -53,3 +53,15 @@ test("a class or deployment missing in a window counts nothing there", () => {
   ]);
   expect(summarise(windows.map(pickDeployment("dep_1"))).offered).toBe(2);
 });
+
+test("the factors shown are the newest that are fully known, not an idle second's", () => {
+  const full = { eta: 0.3, U: 0.7, E: 0.5, R: 0.9, A: 0.95 };
+  const idle = { eta: 0, U: 0, E: null, R: null, A: null };
+  const rows = [
+    figures({ factors: { ...full, U: 0.6 } }),
+    figures({ factors: full }),
+    figures({ factors: idle }),
+  ];
+  expect(summarise(rows).factors).toEqual(full);
+  expect(summarise([figures({ factors: idle })]).factors).toEqual(idle);
+});

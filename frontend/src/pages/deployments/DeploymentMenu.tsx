@@ -84,11 +84,12 @@ export function DeploymentMenu({ deployment }: { deployment: Deployment }) {
               <Menu.Divider />
               <Menu.Item
                 color="red"
+                disabled={running || deployment.state.state === "stopping"}
                 leftSection={<IconTrash {...ICON} />}
                 onClick={() => setVerb("delete")}
                 data-testid="delete-deployment"
               >
-                {t.deployments.verbs.delete}
+                {running ? t.deployments.stopFirst : t.deployments.verbs.delete}
               </Menu.Item>
             </>
           )}
