@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, DataError, InterfaceError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from psycopg_pool import PoolTimeout
 from rest_framework import exceptions
@@ -70,6 +70,9 @@ def _body(error: Exception) -> dict[str, Any] | None:
         body = _invalid(error)
     elif isinstance(error, exceptions.APIException):
         body = problem(error.status_code, _code(error), str(error.detail))
+    elif isinstance(error, DataError):
+        log.warning("value_out_of_range", extra={"error": str(error)})
+        body = problem(400, "invalid", "A value is outside the range that can be stored")
     elif isinstance(error, DatabaseError | InterfaceError | PoolTimeout):
         log.warning("database_failed", extra={"error": f"{type(error).__name__}: {error}"})
         body = problem(503, "database_unavailable", "The database does not answer; try again in a moment")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import django_filters
+import django_filters.fields
+from django.core.exceptions import ValidationError
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -25,6 +27,21 @@ from berth.tenants.selectors import scope_of
 MAX_MINUTES = 7 * 24 * 60
 
 
+class MomentField(django_filters.fields.IsoDateTimeField):
+    """In UTC: PostgreSQL takes offsets only to 15:59, ISO 8601 to 23:59."""
+
+    def clean(self, value: Any) -> datetime | None:
+        moment: datetime | None = super().clean(value)
+        try:
+            return None if moment is None else moment.astimezone(UTC)
+        except OverflowError as error:
+            raise ValidationError("The moment lies outside the calendar") from error
+
+
+class MomentFilter(django_filters.IsoDateTimeFilter):
+    field_class = MomentField
+
+
 class UsageFilter(TenantFilter):
     deployment = django_filters.CharFilter(field_name="deployment_id")
     key = django_filters.CharFilter(field_name="key_id")
@@ -32,8 +49,8 @@ class UsageFilter(TenantFilter):
 
 
 # Names that are Python's own words.
-UsageFilter.base_filters["from"] = django_filters.IsoDateTimeFilter(field_name="arrived_at", lookup_expr="gte")
-UsageFilter.base_filters["to"] = django_filters.IsoDateTimeFilter(field_name="arrived_at", lookup_expr="lt")
+UsageFilter.base_filters["from"] = MomentFilter(field_name="arrived_at", lookup_expr="gte")
+UsageFilter.base_filters["to"] = MomentFilter(field_name="arrived_at", lookup_expr="lt")
 
 
 class GroupSerializer(serializers.Serializer[Any]):

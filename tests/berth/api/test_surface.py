@@ -30,7 +30,7 @@ def test_routes_and_methods_that_are_none(client: Client) -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("error", [OperationalError("gone"), PoolTimeout("no connection")])
+@pytest.mark.parametrize("error", [OperationalError("gone"), PoolTimeout("gone: no connection")])
 def test_a_database_that_is_gone_is_503(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def broken(*args: Any) -> Any:
         raise error
@@ -58,6 +58,8 @@ def test_a_fault_of_ours_shows_no_inside(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_filters_name_what_they_do_not_understand() -> None:
     operator = World().client("operator")
     problem(operator.get(url("usage") + "?from=yesterday"), 400, "from")
+    assert operator.get(url("usage") + "?from=3621-01-18T08:44:39%2B19:45").status_code == 200
+    problem(operator.get(url("usage") + "?to=0001-01-01T00:00:00%2B19:45"), 400, "to")
     problem(operator.get(url("usage", "summary") + "?group=week"), 400, "group")
     problem(operator.get(url("goodput") + "?minutes=0"), 400, "minutes")
     for cursor in ("%C3%A9", "cD0lMDA="):  # no base 64; p=NUL
