@@ -49,7 +49,12 @@ def make_key(number: int = 1, tenant: str = TENANT, expires_at: float | None = N
 
 
 def make_route(model: str = MODEL, tenant: str = TENANT, deployment: str = DEPLOYMENT, **values: Any) -> Route:
-    given = {"class_name": "chat", "level": CHAT_LEVEL, "contract_id": "con_1", "contract_version": 3} | values
+    given: dict[str, Any] = {
+        "class_name": "chat",
+        "level": CHAT_LEVEL,
+        "contract_id": "con_1",
+        "contract_version": 3,
+    } | values
     return Route(tenant, model, deployment, **given)
 
 

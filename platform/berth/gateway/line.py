@@ -87,7 +87,7 @@ class Line:
             await self._drop(connection, RedisConnectionError(str(error)))
 
     async def _drop(self, connection: Any, error: RedisError) -> None:
-        if self._connection is not connection:
+        if connection is None or self._connection is not connection:
             return
         self._connection = None
         waiting, self._waiting = self._waiting, deque()
