@@ -16,6 +16,7 @@ import json
 import math
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -398,6 +399,7 @@ def main() -> int:
     if options.child:
         child(*options.child)
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # its processes end with it
     result = measure(options.seconds, options.rounds)
     report(result)
     if options.json:
