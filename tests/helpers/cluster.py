@@ -146,14 +146,15 @@ class Cluster:
         return done.stdout
 
     def processes(self) -> list[psutil.Process]:
-        """All living processes that carry this BERTH_HOME, in their environment or on their command line."""
+        """All living processes of this BERTH_HOME: by environment, command line, or the log they write."""
         found = []
         for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
+            with contextlib.suppress(psutil.Error, OSError):
                 if process.status() == psutil.STATUS_ZOMBIE:
                     continue
+                words = [*process.cmdline(), str(Path(f"/proc/{process.pid}/fd/2").readlink())]
                 inside = process.environ().get("BERTH_HOME") == str(self.home)
-                if inside or any(str(self.home) in word for word in process.cmdline()):
+                if inside or any(str(self.home) in word for word in words):
                     found.append(process)
         return found
 
