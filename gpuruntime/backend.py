@@ -139,6 +139,14 @@ class Backend(Protocol):
         """Run one request. Closing the iterator aborts it within one step and frees all it held."""
         ...
 
+    def abort(self, request_id: str) -> bool:
+        """Ends a request early whose deltas are still read, so that what it did is known.
+
+        True: its last delta, with the reason "abort" and the timings, comes within a step. False: the engine has no
+        such delta to give, and closing the iterator is what ends the request.
+        """
+        ...
+
     def stats(self) -> BackendStats: ...
 
     def default_sampling(self) -> dict[str, float]:

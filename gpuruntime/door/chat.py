@@ -43,6 +43,9 @@ from gpuruntime.protocol import (
     WEIGHT,
 )
 
+# A step takes some 0.1 s, beside a busy neighbour up to 1 s. What an engine says later than that is not waited for.
+ABORT_S = 1.0
+
 log = logging.getLogger("gpuruntime.chat")
 _PLAIN_ID = re.compile(r"[\w.:-]{1,128}")
 
@@ -139,6 +142,7 @@ class Run:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _error: ApiError | None = None
     _left: bool = False
+    _started: bool = False
 
     def fail(self, error: ApiError) -> None:
         """Ends the request with an error, an error frame once tokens were sent. The first error stays."""
@@ -154,12 +158,23 @@ class Run:
                 await self._stream(send)
             else:
                 await self._collect(send)
+        except ApiError as error:
+            await self._end_early(pump)
+            self._count()  # before the client can know that it ended
+            await self._refuse(send, error)
         finally:
             watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._end_early(pump)
             pump.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.shield(asyncio.gather(pump, watcher, return_exceptions=True))
             self._count()
+
+    async def _end_early(self, pump: asyncio.Task[None]) -> None:
+        """Lets an engine that can say what a request cost that nobody reads any more; bounded in time."""
+        if not pump.done() and self.backend.abort(self.account.request_id):
+            await asyncio.wait({pump}, timeout=ABORT_S)
 
     async def _watch(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -233,59 +248,53 @@ class Run:
             include_usage=request.include_usage,
             continuous=request.continuous_usage,
         )
-        started = False
-        try:
-            while not self._left:
-                deltas = await self._wait()
-                if not deltas:
-                    continue
-                out = [] if started else [frames.role(deltas[0].prompt_tokens)]
-                out += [frames.text(delta) for delta in deltas]
-                last = deltas[-1]
-                done = last.finish_reason is not None
-                if done:
-                    self._count()  # before the client can know that it ended
-                    berth = account.berth()
-                    usage = usage_of(last.prompt_tokens, last.completion_tokens, account.cached_tokens)
-                    out += [frames.finish(last), frames.end(usage, berth)]
-                if not started:
-                    started = True
-                    await send(_stream_start(account.request_id))
-                await send({"type": "http.response.body", "body": b"".join(out), "more_body": not done})
-                if done:
-                    return
-        except ApiError as error:
-            self._count()
-            if not started:
-                await send_error(send, error, account.request_id)
-            else:
-                await send({"type": "http.response.body", "body": error_frame(error.body()), "more_body": False})
+        while not self._left:
+            deltas = await self._wait()
+            if not deltas:
+                continue
+            out = [] if self._started else [frames.role(deltas[0].prompt_tokens)]
+            out += [frames.text(delta) for delta in deltas]
+            last = deltas[-1]
+            done = last.finish_reason is not None
+            if done:
+                self._count()  # before the client can know that it ended
+                berth = account.berth()
+                usage = usage_of(last.prompt_tokens, last.completion_tokens, account.cached_tokens)
+                out += [frames.finish(last), frames.end(usage, berth)]
+            if not self._started:
+                self._started = True
+                await send(_stream_start(account.request_id))
+            await send({"type": "http.response.body", "body": b"".join(out), "more_body": not done})
+            if done:
+                return
 
     async def _collect(self, send: Send) -> None:
         account, parts = self.account, []
-        try:
-            while not self._left:
-                deltas = await self._wait()
-                parts += [delta.text for delta in deltas]
-                if not deltas or deltas[-1].finish_reason is None:
-                    continue
-                self._count()
-                last = deltas[-1]
-                usage = usage_of(last.prompt_tokens, last.completion_tokens, account.cached_tokens)
-                body = completion_body(
-                    f"chatcmpl-{account.request_id}",
-                    int(time.time()),
-                    self.request.model,
-                    text="".join(parts),
-                    finish_reason=last.finish_reason or "stop",
-                    usage=usage,
-                    berth=account.berth(),
-                )
-                await send_json(send, 200, body, {REQUEST_ID: account.request_id})
-                return
-        except ApiError as error:
+        while not self._left:
+            deltas = await self._wait()
+            parts += [delta.text for delta in deltas]
+            if not deltas or deltas[-1].finish_reason is None:
+                continue
             self._count()
-            await send_error(send, error, account.request_id)
+            last = deltas[-1]
+            usage = usage_of(last.prompt_tokens, last.completion_tokens, account.cached_tokens)
+            body = completion_body(
+                f"chatcmpl-{account.request_id}",
+                int(time.time()),
+                self.request.model,
+                text="".join(parts),
+                finish_reason=last.finish_reason or "stop",
+                usage=usage,
+                berth=account.berth(),
+            )
+            await send_json(send, 200, body, {REQUEST_ID: account.request_id})
+            return
+
+    async def _refuse(self, send: Send, error: ApiError) -> None:
+        if self._started:
+            await send({"type": "http.response.body", "body": error_frame(error.body()), "more_body": False})
+        else:
+            await send_error(send, error, self.account.request_id)
 
     def _count(self) -> None:
         """One record for whatever entered the queue; what never did is the gateway's to count."""

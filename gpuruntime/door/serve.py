@@ -22,6 +22,7 @@ import uvloop
 
 from gpuruntime.door.app import build_app
 from gpuruntime.door.backends import make_backend
+from gpuruntime.door.chat import ABORT_S
 from gpuruntime.door.errors import ApiError
 from gpuruntime.door.replica import Replica
 from gpuruntime.door.report import Reporter
@@ -149,7 +150,7 @@ class Runtime:
         why = "it was told to stop at once" if self._at_once.is_set() else f"its {limit_s:g} s to finish are over"
         for run in list(replica.active):
             run.fail(ApiError(503, f"The replica stops: {why}.", code="replica_stopped", retry_after_s=1))
-        await asyncio.wait({idle}, timeout=1)
+        await asyncio.wait({idle}, timeout=ABORT_S + 0.5)
         idle.cancel()
 
     async def _flush(self) -> None:

@@ -36,6 +36,7 @@ class _Stream:
     """The loop's side of one running request."""
 
     key: int
+    request_id: str
     prompt_tokens: int
     text: TextStream
     deltas: asyncio.Queue[Delta | BaseException] = field(default_factory=asyncio.Queue)
@@ -100,7 +101,15 @@ class NativeBackend:
         if prompt.token_ids is None:
             raise BadPrompt("the native engine needs a tokenized prompt")
         self._check_size(len(prompt.token_ids), params.max_tokens)
-        return self._generate(prompt.token_ids, prompt.salt, params)
+        return self._generate(request_id, prompt.token_ids, prompt.salt, params)
+
+    def abort(self, request_id: str) -> bool:
+        found = [stream for stream in self._streams.values() if stream.request_id == request_id]
+        # Callers choose the ids: under one that two of them chose, nothing says which one is meant.
+        if self._thread is None or len(found) != 1:
+            return False
+        self._thread.send(Abort(found[0].key))
+        return True
 
     def stats(self) -> BackendStats:
         return self._thread.stats if self._thread is not None else BackendStats()
@@ -120,7 +129,9 @@ class NativeBackend:
         if self._thread is not None:
             self._thread.audit()
 
-    async def _generate(self, token_ids: tuple[int, ...], salt: bytes, params: SamplingParams) -> AsyncIterator[Delta]:
+    async def _generate(
+        self, request_id: str, token_ids: tuple[int, ...], salt: bytes, params: SamplingParams
+    ) -> AsyncIterator[Delta]:
         if self._failure is not None or self._thread is None or self._tokenizer is None:
             raise EngineFailed(f"the engine is not running: {self._failure or 'stopped'}")
         thread = self._thread
@@ -134,7 +145,7 @@ class NativeBackend:
             end_ids=frozenset() if params.ignore_eos else frozenset(self._tokenizer.eos_token_ids),
             clock=Clock(time.monotonic()),
         )
-        stream = _Stream(request.key, len(token_ids), TextStream(self._tokenizer.tokenizer, params.stop))
+        stream = _Stream(request.key, request_id, len(token_ids), TextStream(self._tokenizer.tokenizer, params.stop))
         self._streams[request.key] = stream
         thread.send(request)
         try:

@@ -144,6 +144,10 @@ class OpenAIServerBackend:
             raise EngineFailed("the engine ended the stream without a finish reason")
         yield _delta(progress, "", 0, last=True)
 
+    def abort(self, request_id: str) -> bool:
+        """A closed connection is the only way to tell such a server, and then it tells nothing more."""
+        return False
+
     def request_body(self, prompt: Prompt, params: SamplingParams) -> dict[str, Any]:
         """What is sent upstream. Filters that are off are left out: not every server knows every field."""
         body: dict[str, Any] = {

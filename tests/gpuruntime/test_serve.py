@@ -91,6 +91,8 @@ def test_a_client_that_leaves_frees_the_engine(runtime: RuntimeProcess) -> None:
     ended = runtime.spooled()[-1]
     assert ended["outcome"] == "client_left"
     assert 0 < ended["completion_tokens"] < 1000
+    assert ended["prefill_ms"] > 0
+    assert ended["cached_tokens"] % 16 == 0
 
 
 def test_a_zombie_and_a_stranger_are_no_process() -> None:

@@ -40,7 +40,10 @@ AUTH = {"Authorization": f"Bearer {TOKEN}"}
 
 @dataclass
 class ScriptedBackend:
-    """Answers with "w0 w1 ..." one word a step; one prompt token a character of the last message."""
+    """Answers with "w0 w1 ..." one word a step; one prompt token a character of the last message.
+
+    ``deaf``: it takes an abort and never acts on it, like an engine in a step without end.
+    """
 
     step_s: float = 0.0
     fail_after: int | None = None
@@ -51,6 +54,8 @@ class ScriptedBackend:
     closed: list[str] = field(default_factory=list)
     defaults: dict[str, float] = field(default_factory=dict)
     context: int = 1000
+    deaf: bool = False
+    aborted: set[str] = field(default_factory=set)
 
     def info(self, max_num_seqs: int) -> BackendInfo:
         return BackendInfo("scripted", "m", self.context, max_num_seqs, None, None, "none")
@@ -77,6 +82,9 @@ class ScriptedBackend:
             for count in range(1, params.max_tokens + 1):
                 if self.step_s:
                     await asyncio.sleep(self.step_s)
+                if request_id in self.aborted:
+                    yield Delta("", 0, count - 1, length, "abort", Timings(1.0, 2.0, 3.0, 0, 0, length, 0.5, 0.75))
+                    return
                 if self.fail_after is not None and count > self.fail_after:
                     raise EngineFailed("scripted failure")
                 self.generated[request_id] = count
@@ -85,6 +93,11 @@ class ScriptedBackend:
                 yield Delta(f"w{count - 1} ", 1, count, length, "length" if last else None, timings)
         finally:
             self.closed.append(request_id)
+
+    def abort(self, request_id: str) -> bool:
+        if not self.deaf:
+            self.aborted.add(request_id)
+        return request_id in self.order
 
     def stats(self) -> BackendStats:
         return BackendStats(completion_tokens_total=sum(self.generated.values()))

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from gpuruntime.door import chat
+from gpuruntime.door.errors import ApiError
 from gpuruntime.protocol import Load
 from helpers.door import AUTH, ScriptedBackend, open_door, sse
 
@@ -182,6 +184,48 @@ async def test_a_client_that_leaves_stops_the_generation_within_a_step() -> None
         (ended,) = door.ended()
         assert (ended.outcome, ended.completion_tokens) == ("client_left", backend.generated["req_gone"])
         assert door.replica.admission.running == 0
+
+
+async def test_what_a_client_that_left_had_cost_is_counted_once() -> None:
+    async with open_door(ScriptedBackend(step_s=0.02)) as door:
+        async with door.chat(max_tokens=500, stream=True, headers={"x-berth-tenant": "ten_a"}) as response:
+            await response.content.readany()
+        await until(lambda: len(door.replica.spool) == 1)
+        await until(lambda: not door.replica.active)
+        (ended,) = door.ended()
+        assert (ended.outcome, ended.finish_reason, ended.prefill_ms, ended.decode_ms) == ("client_left", "abort", 2, 3)
+        assert (ended.queue_ms or 0) >= 1.0
+        assert (ended.ideal_s, ended.executed_ideal_s) == (0.5, 0.75)
+        assert door.replica.counter.work.ideal_s_by_tenant == {"ten_a": 0.75}
+
+
+async def test_an_engine_that_does_not_answer_an_abort_holds_up_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat, "ABORT_S", 0.1)
+    backend = ScriptedBackend(step_s=0.02, deaf=True)
+    async with open_door(backend) as door:
+        async with door.chat(max_tokens=500, stream=True) as response:
+            await response.content.readany()
+        await until(lambda: len(door.replica.spool) == 1, 1)
+        await until(lambda: not door.replica.active)
+        (ended,) = door.ended()
+        assert (ended.outcome, ended.executed_ideal_s, ended.prefill_ms) == ("client_left", None, None)
+        assert ended.completion_tokens == max(backend.generated.values())
+        assert (len(backend.closed), door.replica.admission.running) == (1, 0)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_request_that_the_drain_cut_short_is_counted_with_its_timings(stream: bool) -> None:
+    async with open_door(ScriptedBackend(step_s=0.02)) as door:
+        asked = asyncio.create_task(door.chat(max_tokens=500, stream=stream).__aenter__())
+        await until(lambda: any(run.account.completion_tokens for run in door.replica.active))
+        for run in door.replica.active:
+            run.fail(ApiError(503, "The replica stops.", code="replica_stopped"))
+        response = await asked
+        raw = await response.read()
+        error = sse(raw)[-1]["error"] if stream else json.loads(raw)["error"]
+        assert (response.status, error["code"]) == (200 if stream else 503, "replica_stopped")
+        (ended,) = door.ended()
+        assert (ended.outcome, ended.executed_ideal_s) == ("truncated", 0.75)
 
 
 async def test_a_client_that_leaves_the_queue_gives_its_place_up() -> None:
