@@ -20,7 +20,7 @@ export const enOverview = {
     goodput: {
       label: "Goodput",
       unit: "tok/s·device",
-      hint: "Output tokens of good requests per provisioned device-second, as the mean over the chosen time. Loading and idle time count; a late request adds no token.",
+      hint: "Output tokens of good requests per provisioned device-second, over the chosen time. Loading and idle time count; a late request adds no token.",
     },
     offered: {
       label: "Offered",
@@ -34,11 +34,11 @@ export const enOverview = {
     },
     ttft: {
       label: "TTFT p50",
-      hint: "Time to first token: from the last byte of the request to the first token ready to send. Live: the newest second in which a request ended. Past: the whole time, from added histograms.",
+      hint: "Time to first token: from the last byte of the request to the first token ready to send. Over the chosen time, from added histograms, within 1 %.",
     },
     tpot: {
       label: "TPOT p50",
-      hint: "Time per output token after the first, the mean of each request. Live: the newest second in which a request ended. Past: the whole time, from added histograms.",
+      hint: "Time per output token after the first, the mean of each request. Over the chosen time, from added histograms, within 1 %.",
     },
     fluidity: {
       label: "Fluidity p5",
@@ -87,7 +87,7 @@ export const enOverview = {
     "Each request that was not good has one reason: how it was refused or failed, else what made its first token late, else what slowed its tokens.",
   factors: {
     title: "Where device time went",
-    hint: "η = U·E·R·A: ideal device time of good requests divided by provisioned device time. Live: the newest second in which a request ended. Values above 100 % are shown as they are.",
+    hint: "η = U·E·R·A: ideal device time of good requests divided by provisioned device time. Over the chosen time, from added seconds. Values above 100 % are shown as they are.",
     U: { label: "Busy", hint: "U: busy time divided by provisioned time." },
     E: { label: "Efficient", hint: "E: ideal time of the executed work divided by busy time." },
     R: {

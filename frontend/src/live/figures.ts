@@ -1,8 +1,9 @@
-import type { Figures, LiveWindow } from "./types";
+import { type Histogram, merge, percentile } from "./histogram";
+import type { DeviceSeconds, Figures, LiveFigures, LiveWindow } from "./types";
 
 const NO_QUANTILES = { p50: null, p95: null };
 
-export const EMPTY: Figures = {
+export const EMPTY: LiveFigures = {
   offered: 0,
   good: 0,
   late: {},
@@ -19,7 +20,7 @@ export const EMPTY: Figures = {
   factors: { eta: null, U: null, E: null, R: null, A: null },
 };
 
-export type Pick = (window: LiveWindow) => Figures;
+export type Pick = (window: LiveWindow) => LiveFigures;
 
 export const pickTotal: Pick = (window) => window.total;
 export const pickDeployment =
@@ -27,30 +28,64 @@ export const pickDeployment =
   (window) =>
     window.deployments[id] ?? EMPTY;
 
-/** An idle second knows only that nothing was busy; one with ended requests knows every factor. */
-function known(factors: Figures["factors"]): number {
-  return Object.values(factors).filter((value) => value !== null).length;
+const SECONDS: (keyof DeviceSeconds)[] = [
+  "good_ideal_s",
+  "delivered_ideal_s",
+  "executed_ideal_s",
+  "busy_s",
+  "provisioned_s",
+];
+
+function ratio(a: number, b: number): number | null {
+  return b ? a / b : null;
 }
 
-/** What may be added is added; percentiles are not: they are the newest second's that has any. */
-export function summarise(rows: Figures[]): Figures {
+/** η = U·E·R·A of a longer time, from its added seconds: work and its request may end in different windows. */
+function factorsOf(s: DeviceSeconds): Figures["factors"] {
+  return {
+    eta: ratio(s.good_ideal_s, s.provisioned_s),
+    U: ratio(s.busy_s, s.provisioned_s),
+    E: ratio(s.executed_ideal_s, s.busy_s),
+    R: ratio(s.delivered_ideal_s, s.executed_ideal_s),
+    A: ratio(s.good_ideal_s, s.delivered_ideal_s),
+  };
+}
+
+function quantiles(histogram: Histogram): { p50: number | null; p95: number | null } {
+  const ms = (q: number) => {
+    const us = percentile(histogram, q);
+    return us === null ? null : us / 1000;
+  };
+  return { p50: ms(0.5), p95: ms(0.95) };
+}
+
+/** The histogram holds 1 + 10^6 · fluidity; a bucket's middle may lie just above 1. */
+function fluidityP5(histogram: Histogram): number | null {
+  const value = percentile(histogram, 0.05);
+  return value === null ? null : Math.max(0, Math.min(1, (value - 1) / 1e6));
+}
+
+/** What several windows come to, exactly as the server derives it from one longer window. */
+export function summarise(rows: LiveFigures[]): Figures {
   const sum: Figures = { ...EMPTY, late: {} };
-  const goodputs: number[] = [];
+  const seconds = { good_ideal_s: 0, delivered_ideal_s: 0, executed_ideal_s: 0, busy_s: 0, provisioned_s: 0 };
   for (const row of rows) {
     sum.offered += row.offered;
     sum.good += row.good;
     sum.tokens += row.tokens;
     sum.good_tokens += row.good_tokens;
-    sum.over_quota += row.over_quota ?? 0;
-    for (const [reason, n] of Object.entries(row.late ?? {})) sum.late[reason] = (sum.late[reason] ?? 0) + n;
-    if (row.goodput !== null) goodputs.push(row.goodput);
-    if (row.ttft_ms.p50 !== null) sum.ttft_ms = row.ttft_ms;
-    if (row.tpot_ms.p50 !== null) sum.tpot_ms = row.tpot_ms;
-    if (row.fluidity_p5 !== null) sum.fluidity_p5 = row.fluidity_p5;
-    if (known(row.factors) >= known(sum.factors)) sum.factors = row.factors;
+    sum.over_quota += row.over_quota;
+    sum.left_early += row.left_early;
+    sum.invalid += row.invalid;
+    for (const [reason, n] of Object.entries(row.late)) sum.late[reason] = (sum.late[reason] ?? 0) + n;
+    for (const name of SECONDS) seconds[name] += row[name] ?? 0;
   }
-  sum.attainment = sum.offered ? sum.good / sum.offered : null;
-  sum.goodput = goodputs.length ? goodputs.reduce((a, b) => a + b, 0) / goodputs.length : null;
+  sum.attainment = ratio(sum.good, sum.offered);
+  sum.goodput = ratio(sum.good_tokens, seconds.provisioned_s);
+  sum.factors = factorsOf(seconds);
+  sum.ttft_ms = quantiles(merge(rows.map((row) => row.histograms?.ttft)));
+  sum.tpot_ms = quantiles(merge(rows.map((row) => row.histograms?.tpot)));
+  sum.fluidity_p5 = fluidityP5(merge(rows.map((row) => row.histograms?.fluidity)));
   return sum;
 }
 

@@ -1,9 +1,24 @@
 import type { Figures } from "../api/types";
+import type { Histogram } from "./histogram";
 
 /** Messages of /ws/console (docs/contracts.md). REST types come from the schema; a websocket has none. */
 
 /** One cell of one window, in the shape that REST gives minutes and totals too. */
 export type { Figures };
+
+/** What the factors are made from; device-seconds add up over windows, the factors do not. */
+export interface DeviceSeconds {
+  good_ideal_s: number;
+  delivered_ideal_s: number;
+  executed_ideal_s: number;
+  busy_s: number;
+  provisioned_s: number;
+}
+
+/** A live cell also carries what figures of a longer time are made from. Absent means nothing happened. */
+export interface LiveFigures extends Figures, Partial<DeviceSeconds> {
+  histograms?: { ttft?: Histogram; tpot?: Histogram; fluidity?: Histogram };
+}
 
 export interface LiveReplica {
   id: string;
@@ -20,9 +35,9 @@ export interface LiveWindow {
   scope: string;
   at: number;
   seconds: number;
-  total: Figures;
-  classes: Record<string, Figures>;
-  deployments: Record<string, Figures>;
+  total: LiveFigures;
+  classes: Record<string, LiveFigures>;
+  deployments: Record<string, LiveFigures>;
   devices: { in_use: number; total: number };
   replicas: LiveReplica[];
 }

@@ -1,6 +1,8 @@
 import { expect, test } from "vitest";
 import { byClass, EMPTY, pickDeployment, summarise } from "../../src/live/figures";
+import type { LiveFigures } from "../../src/live/types";
 import { figures, window } from "./windows";
+import shared from "./windows.json";
 
 test("counts are added, attainment comes from the sums and not from a mean", () => {
   const total = summarise([
@@ -14,22 +16,38 @@ test("counts are added, attainment comes from the sums and not from a mean", () 
   expect([total.tokens, total.good_tokens]).toEqual([100, 90]);
 });
 
-test("percentiles are the newest known, never averaged", () => {
-  const total = summarise([
-    figures({ ttft_ms: { p50: 100, p95: 200 } }),
-    figures({ ttft_ms: { p50: 300, p95: 900 } }),
-    figures({}),
-  ]);
-  expect(total.ttft_ms).toEqual({ p50: 300, p95: 900 });
-  expect(total.tpot_ms.p50).toBeNull();
+test("percentiles, factors and goodput of many windows are those of one longer window", () => {
+  const windows = shared.windows as unknown as LiveFigures[];
+  const { late, ttft_ms, tpot_ms, factors, ...numbers } = summarise(windows);
+  const expected = shared.together;
+  expect(late).toEqual(expected.late);
+  for (const [name, value] of Object.entries({ ...numbers })) {
+    expect(value, name).toBeCloseTo(expected[name as "goodput"], 9);
+  }
+  for (const q of ["p50", "p95"] as const) {
+    expect(ttft_ms[q]).toBeCloseTo(expected.ttft_ms[q], 6);
+    expect(tpot_ms[q]).toBeCloseTo(expected.tpot_ms[q], 6);
+  }
+  for (const name of ["eta", "U", "E", "R", "A"] as const) {
+    expect(factors[name], name).toBeCloseTo(expected.factors[name], 9);
+  }
 });
 
 test("without requests there is no attainment; idle provisioned time is a goodput of zero", () => {
   expect(summarise([]).attainment).toBeNull();
   expect(summarise([]).goodput).toBeNull();
-  expect(
-    summarise([figures({ goodput: 0 }), figures({ goodput: 10 }), figures({ goodput: null })]).goodput,
-  ).toBe(5);
+  expect(summarise([]).ttft_ms).toEqual({ p50: null, p95: null });
+  const idle = summarise([figures({ provisioned_s: 1 }), figures({ provisioned_s: 1 })]);
+  expect(idle.goodput).toBe(0);
+  expect(idle.factors).toEqual({ eta: 0, U: 0, E: null, R: null, A: null });
+});
+
+test("windows weigh by their seconds, not one each", () => {
+  const rows = [
+    figures({ good_tokens: 90, provisioned_s: 9 }),
+    figures({ good_tokens: 0, provisioned_s: 1 }),
+  ];
+  expect(summarise(rows).goodput).toBe(9);
 });
 
 test("adding does not change what was added", () => {
@@ -52,16 +70,4 @@ test("a class or deployment missing in a window counts nothing there", () => {
     ["chat", 2, 2],
   ]);
   expect(summarise(windows.map(pickDeployment("dep_1"))).offered).toBe(2);
-});
-
-test("the factors shown are the newest that are fully known, not an idle second's", () => {
-  const full = { eta: 0.3, U: 0.7, E: 0.5, R: 0.9, A: 0.95 };
-  const idle = { eta: 0, U: 0, E: null, R: null, A: null };
-  const rows = [
-    figures({ factors: { ...full, U: 0.6 } }),
-    figures({ factors: full }),
-    figures({ factors: idle }),
-  ];
-  expect(summarise(rows).factors).toEqual(full);
-  expect(summarise([figures({ factors: idle })]).factors).toEqual(idle);
 });

@@ -1,7 +1,7 @@
 import { EMPTY } from "../../src/live/figures";
-import type { Figures, LiveWindow } from "../../src/live/types";
+import type { LiveFigures, LiveWindow } from "../../src/live/types";
 
-export function figures(some: Partial<Figures>): Figures {
+export function figures(some: Partial<LiveFigures>): LiveFigures {
   return { ...EMPTY, late: {}, ...some };
 }
 

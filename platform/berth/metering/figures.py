@@ -1,4 +1,8 @@
-"""What a console is shown of a window: the derived figures, with percentiles read from merged histograms."""
+"""What a console is shown of a window: the derived figures, and what those of a longer time are made from.
+
+Percentiles and factors of several seconds follow from added histograms and seconds, never from a mean of what each
+second derived; so a live window carries both, and the console adds them up.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,18 @@ def figures(window: Window) -> dict[str, Any]:
     }
 
 
+SUMS = ("good_ideal_s", "delivered_ideal_s", "executed_ideal_s", "busy_s", "provisioned_s")
+HISTOGRAMS = ("ttft", "tpot", "fluidity")
+
+
+def live_figures(window: Window) -> dict[str, Any]:
+    """``figures`` with device-seconds to the microsecond, and the histograms that hold anything, sparse."""
+    shown = figures(window)
+    shown |= {name: round(getattr(window, name), 6) for name in SUMS}
+    filled = {name: getattr(window, name).to_json() for name in HISTOGRAMS if getattr(window, name).counts}
+    return shown | {"histograms": filled}
+
+
 def _percentiles(histogram: Histogram) -> dict[str, float | None]:
     def ms(q: float) -> float | None:
         value = histogram.percentile(q)
@@ -42,7 +58,7 @@ def grouped(cells: Mapping[CellKey, Window], key: Callable[[CellKey], str]) -> d
     for cell, window in cells.items():
         if name := key(cell):
             groups.setdefault(name, []).append(window)
-    return {name: figures(merged(windows)) for name, windows in sorted(groups.items())}
+    return {name: live_figures(merged(windows)) for name, windows in sorted(groups.items())}
 
 
 def window_message(
@@ -59,7 +75,7 @@ def window_message(
         "scope": scope,
         "at": at,
         "seconds": 1,
-        "total": figures(merged(cells.values())),
+        "total": live_figures(merged(cells.values())),
         "classes": grouped(cells, lambda cell: cell.class_name),
         "deployments": grouped(cells, lambda cell: cell.deployment_id),
         "devices": dict(devices),
