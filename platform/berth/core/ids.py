@@ -27,6 +27,17 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{''.join(digits)}"
 
 
+def created_s(public_id: str) -> float:
+    """When ``new_id`` made it, in seconds of its maker's clock. Raises ``ValueError`` for what is no such id."""
+    digits = public_id.rpartition("_")[2]
+    if len(digits) != 26:
+        raise ValueError(f"{public_id!r} is not an id")
+    number = 0
+    for digit in digits:
+        number = number << 5 | _ALPHABET.index(digit)
+    return (number >> 80) / 1000
+
+
 class IdFactory:
     """A field's default that migrations can write down: ``IdFactory("ten")``."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.types import Receive, Send
 
 from berth.core.ids import new_id
-from berth.gateway.auth import authenticate
+from berth.gateway.auth import authenticate_soon
 from berth.gateway.chat_request import MAX_BODY_BYTES, ChatRequest, parse_chat
 from berth.gateway.errors import ApiError, send_error
 from berth.gateway.exchange import Exchange, now_us
@@ -31,12 +31,12 @@ async def chat(gateway: Gateway, headers: dict[bytes, bytes], receive: Receive, 
     key: Key | None = None
     exchange: Exchange | None = None
     try:
-        key = authenticate(headers.get(b"authorization", b"").decode("latin-1"), gateway.keeper.current)
+        key = await authenticate_soon(headers.get(b"authorization", b"").decode("latin-1"), gateway.keeper)
         body = await read_body(receive, headers)
         arrived_us, at = now_us(), time.time()
         request = parse_chat(body)
         route = find_route(gateway, key, request)
-        gateway.ignored.update(request.unknown)
+        gateway.count_ignored(request.unknown)
         opened = OpenRecord(
             request_id=request_id,
             tenant_id=key.tenant_id,

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core import leases, notify
-from berth.core.ids import IdFactory, new_id
+from berth.core.ids import IdFactory, created_s, new_id
 from berth.core.logs import JsonFormatter
 from berth.core.models import Lease
 from berth.core.version import current_version, raise_version
@@ -37,11 +37,12 @@ def test_an_ids_first_ten_digits_are_its_millisecond(ms: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "time_ns", lambda: ms * 1_000_000)
         patch.setattr("berth.core.ids._last", 0)
-        digits = new_id("x")[2:12]
-    value = 0
+        made = new_id("x")
+    digits, value = made[2:12], 0
     for digit in digits:
         value = value * 32 + "0123456789abcdefghjkmnpqrstvwxyz".index(digit)
     assert value == ms
+    assert created_s(made) == ms / 1000
 
 
 @pytest.mark.django_db

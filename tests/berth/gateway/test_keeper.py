@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -11,10 +12,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from berth.core.ids import new_id
 from berth.deployments.models import Replica
 from berth.deployments.services import create_replica
 from berth.fleet.seats import reserve_seat
-from berth.gateway.auth import authenticate
+from berth.gateway.auth import authenticate, authenticate_soon
 from berth.gateway.errors import ApiError
 from berth.gateway.keeper import Keeper, build
 from berth.gateway.snapshot import Limits, Snapshot
@@ -95,6 +97,24 @@ def test_a_revoked_key_stops_within_a_second(keeper: Keeper) -> None:
     within(keeper, 1, lambda snapshot: key.id not in snapshot.keys)
     with pytest.raises(ApiError):
         authenticate(f"Bearer {token}", keeper.current)
+
+
+def test_a_key_works_the_moment_it_was_made(keeper: Keeper) -> None:
+    tenant = make_tenant()
+    for _ in range(5):
+        key, token = create_key(tenant=tenant, name="k", actor="test")
+        assert asyncio.run(authenticate_soon(f"Bearer {token}", keeper)).id == key.id
+
+
+def test_an_unknown_key_is_waited_for_only_while_it_may_be_new(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("berth.gateway.auth.PATIENCE_S", 0.2)
+    secret = "a" * 43
+    old = "key_00m8mwgr91aq009wn23c3z4wd1"
+    for key_id, least_s in ((new_id("key"), 0.2), (old, 0.0)):
+        begun = time.monotonic()
+        with pytest.raises(ApiError):
+            asyncio.run(authenticate_soon(f"Bearer {key_id}.{secret}", keeper))
+        assert time.monotonic() - begun >= least_s
 
 
 def test_a_revoked_key_stops_within_a_second_when_the_push_is_lost(
