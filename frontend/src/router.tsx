@@ -1,18 +1,44 @@
-import { createRootRoute, createRoute, createRouter, Outlet, redirect } from "@tanstack/react-router";
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Outlet,
+  redirect,
+} from "@tanstack/react-router";
 import { queryClient } from "./hooks/queries";
 import { meQuery } from "./hooks/useMe";
 import { useScope } from "./hooks/useScope";
 import { searchOf } from "./lib/search";
-import { DeploymentPage } from "./pages/deployments/DeploymentPage";
-import { DeploymentsPage } from "./pages/deployments/DeploymentsPage";
 import { FailedPage } from "./pages/FailedPage";
-import { KeysPage } from "./pages/keys/KeysPage";
 import { NotFoundPage } from "./pages/NotFoundPage";
-import { OverviewPage } from "./pages/overview/OverviewPage";
-import { PlaygroundPage } from "./pages/playground/PlaygroundPage";
+import { PendingPage } from "./pages/PendingPage";
 import { SignInPage } from "./pages/signin/SignInPage";
 import { NoScope } from "./shell/NoScope";
-import { Shell } from "./shell/Shell";
+
+/** Whoever only signs in loads no page behind it. */
+const Shell = lazyRouteComponent(() => import("./shell/Shell"), "Shell");
+const OverviewPage = lazyRouteComponent(() => import("./pages/overview/OverviewPage"), "OverviewPage");
+const DeploymentsPage = lazyRouteComponent(
+  () => import("./pages/deployments/DeploymentsPage"),
+  "DeploymentsPage",
+);
+const DeploymentPage = lazyRouteComponent(
+  () => import("./pages/deployments/DeploymentPage"),
+  "DeploymentPage",
+);
+const PlaygroundPage = lazyRouteComponent(
+  () => import("./pages/playground/PlaygroundPage"),
+  "PlaygroundPage",
+);
+const KeysPage = lazyRouteComponent(() => import("./pages/keys/KeysPage"), "KeysPage");
+
+/** Once the first page is drawn the others are fetched, so that no later click waits for the server or needs it. */
+function fetchPages(): void {
+  for (const page of [OverviewPage, DeploymentsPage, DeploymentPage, PlaygroundPage, KeysPage]) {
+    void page.preload?.();
+  }
+}
 
 async function signedIn({ location }: { location: { href: string } }): Promise<void> {
   const me = await queryClient.ensureQueryData(meQuery);
@@ -44,6 +70,7 @@ const shell = createRoute({
   path: "/t/$scope",
   beforeLoad: signedIn,
   component: Shell,
+  onEnter: () => void setTimeout(fetchPages, 2000),
 });
 
 const overview = createRoute({
@@ -88,7 +115,13 @@ const tree = root.addChildren([
   shell.addChildren([overview, deployments, deployment, playground, keys]),
 ]);
 
-export const router = createRouter({ routeTree: tree, defaultPreload: false, scrollRestoration: true });
+export const router = createRouter({
+  routeTree: tree,
+  defaultPreload: false,
+  defaultPendingComponent: PendingPage,
+  defaultPendingMs: 300,
+  scrollRestoration: true,
+});
 
 declare module "@tanstack/react-router" {
   interface Register {

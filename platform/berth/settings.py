@@ -71,7 +71,8 @@ def _database(url: str) -> dict[str, object]:
         "HOST": query.pop("host", parts.hostname or ""),
         "PORT": str(parts.port or ""),
         "CONN_MAX_AGE": 0,
-        "OPTIONS": {"pool": {"min_size": 0, "max_size": 12, "timeout": 10}, "connect_timeout": 5, **query},
+        # With the database down a request is 503 after the pool's timeout: a person waits for it.
+        "OPTIONS": {"pool": {"min_size": 0, "max_size": 12, "timeout": 2.5}, "connect_timeout": 2, **query},
     }
 
 
@@ -160,9 +161,11 @@ SPECTACULAR_SETTINGS = {
 
 CONSOLE_DIST = REPOSITORY / "frontend" / "dist"
 STATIC_URL = "/static/"
-STATICFILES_DIRS = [path for path in [CONSOLE_DIST] if path.is_dir()]
-STATICFILES_FINDERS = ["django.contrib.staticfiles.finders.FileSystemFinder"]
-WHITENOISE_USE_FINDERS = True
+STATIC_ROOT = CONSOLE_DIST
+WHITENOISE_USE_FINDERS = False
+# Files are looked up when asked for, not listed at the start: a build made while this process runs is served at once,
+# whole. A browser asks once a build, and only below STATIC_ROOT is looked.
+WHITENOISE_AUTOREFRESH = True
 # Vite's names hold a hash of the contents.
 WHITENOISE_IMMUTABLE_FILE_TEST = r"^/static/assets/.+-[A-Za-z0-9_-]{8}\.[a-z0-9]+$"
 

@@ -5,6 +5,7 @@ import { enOverview } from "./en.overview";
 export const en = {
   locale: "en",
   product: "Berth",
+  loading: "Loading",
   actions: { retry: "Try again", cancel: "Cancel", copy: "Copy", copied: "Copied" },
   errors: {
     title: "This could not be loaded",

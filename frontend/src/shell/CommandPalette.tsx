@@ -1,3 +1,4 @@
+import "@mantine/spotlight/styles.css";
 import { useMantineColorScheme } from "@mantine/core";
 import { Spotlight, type SpotlightActionGroupData } from "@mantine/spotlight";
 import { IconBuilding, IconMoon, IconPlus, IconSearch, IconStack2 } from "@tabler/icons-react";

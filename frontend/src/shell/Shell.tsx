@@ -1,5 +1,7 @@
+import "@mantine/notifications/styles.css";
 import { Burger, Drawer } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
+import { Notifications } from "@mantine/notifications";
 import { Navigate, Outlet, useRouterState } from "@tanstack/react-router";
 import { useEffect } from "react";
 import { Logo } from "../components/Logo";
@@ -61,6 +63,7 @@ export function Shell() {
         </main>
       </div>
       <CommandPalette />
+      <Notifications position="bottom-right" autoClose={4000} />
       <SessionWatch />
     </LiveProvider>
   );
