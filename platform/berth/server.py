@@ -9,6 +9,8 @@ import sys
 
 import uvicorn
 
+from berth.bounded_http import BoundedHttp
+
 BACKLOG = 2048
 KEEP_ALIVE_S = 75
 DRAIN_S = 5
@@ -44,7 +46,7 @@ def serve(host: str, port: int, drain_s: int = DRAIN_S) -> int:
         return 2
     config = uvicorn.Config(
         "berth.asgi:application",
-        http="httptools",
+        http=BoundedHttp,
         loop="uvloop",
         ws="websockets-sansio",
         lifespan="on",
