@@ -12,6 +12,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import DatabaseError
 from redis.exceptions import RedisError
 
+from berth.deployments.models import Replica
 from berth.deployments.services import observe_replicas
 from berth.fleet.models import Node
 from berth.fleet.services import desired_for, observe_node
@@ -31,6 +32,7 @@ class AgentConsumer(AsyncWebsocketConsumer):
     sent_generation = -1
 
     async def connect(self) -> None:
+        self.own: set[str] = set()
         try:
             self.node = await in_thread(node_of, self.scope["headers"])
         except DatabaseError as error:
@@ -63,7 +65,8 @@ class AgentConsumer(AsyncWebsocketConsumer):
 
     async def _take(self, node: Node, message: protocol.AgentMessage) -> None:
         if isinstance(message, protocol.LogLines):
-            await self._keep_log(message)
+            if await self._sits_here(node, message.replica_id):
+                await self._keep_log(message)
             return
         generation = await in_thread(_observe, node, message)
         behind = isinstance(message, protocol.Observed) and message.generation < generation
@@ -71,6 +74,15 @@ class AgentConsumer(AsyncWebsocketConsumer):
             await self._send_desired()
         elif behind:
             self.sent_generation = -1  # it was sent; if the next report is still behind, it is sent again
+
+    async def _sits_here(self, node: Node, replica_id: str) -> bool:
+        """A node speaks of its own replicas only. Those it spoke of are remembered: a replica never moves."""
+        if replica_id not in self.own:
+            if not await in_thread(_sits_on, node, replica_id):
+                log.warning("log_refused", extra={"node": node.name, "replica": replica_id[:40]})
+                return False
+            self.own.add(replica_id)
+        return True
 
     async def desired_changed(self, event: dict[str, Any]) -> None:
         try:
@@ -106,3 +118,9 @@ def _observe(node: Node, message: protocol.Hello | protocol.Observed) -> int:
     if isinstance(message, protocol.Observed):
         observe_replicas(node=node, observed=message)
     return row.generation
+
+
+def _sits_on(node: Node, replica_id: str) -> bool:
+    if "\0" in replica_id:
+        return False
+    return bool(Replica.objects.for_platform().filter(id=replica_id, node=node).exists())

@@ -16,11 +16,14 @@ from berth.live import names
 from berth.live.peers import replica_of
 from berth.live.store import client
 from gpuruntime import protocol
+from gpuruntime.goodput import Outcome
 
 HELLO_TTL_S = 24 * 3600
 DELTAS_KEPT = 20_000
 ENDED_KEPT = 1_000_000
 WORK_KEPT = 600
+MOST_TOKENS = 1 << 31
+MOST_S = 1e7
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +35,7 @@ class RuntimeConsumer(AsyncWebsocketConsumer):
     async def connect(self) -> None:
         self.works: list[str] = []
         self.ended: dict[str, protocol.EndedRequest] = {}
+        self.refused: set[str] = set()
         self.hello = ""
         self.replica_id = replica_of(self.scope["headers"]) or ""
         if not self.replica_id:
@@ -56,11 +60,19 @@ class RuntimeConsumer(AsyncWebsocketConsumer):
             stats = message
             self.works = [*self.works[-WORK_KEPT:], msgspec.json.encode(message.work).decode()]
         else:
-            self.ended |= {request.request_id: request for request in message.requests}
+            self._take_ended(message.requests)
         try:
             await self._write(stats)
         except (RedisError, OSError) as error:
             log.warning("runtime_report_waits", extra={"replica": self.replica_id, "error": str(error)})
+
+    def _take_ended(self, requests: list[protocol.EndedRequest]) -> None:
+        """What cannot be is acknowledged and not booked: one such account must hold up neither spool nor ledger."""
+        for request in requests:
+            self.ended[request.request_id] = request
+            if not credible(request, self.replica_id):
+                log.error("account_refused", extra={"replica": self.replica_id, "request_id": request.request_id[:64]})
+                self.refused.add(request.request_id)
 
     async def _write(self, stats: protocol.Stats | None) -> None:
         """All that is due in one transaction: it is there or it is not."""
@@ -75,6 +87,8 @@ class RuntimeConsumer(AsyncWebsocketConsumer):
                 fields = {"kind": "work", "replica": self.replica_id, "work": work}
                 pipe.xadd(names.DELTAS_STREAM, fields, maxlen=DELTAS_KEPT, approximate=True)  # type: ignore[arg-type]
             for request in ended:
+                if request.request_id in self.refused:
+                    continue
                 pipe.xadd(names.ENDED_STREAM, {"request": msgspec.json.encode(request)}, maxlen=ENDED_KEPT)
             await pipe.execute()
         self.hello = ""
@@ -82,5 +96,30 @@ class RuntimeConsumer(AsyncWebsocketConsumer):
         if ended:
             for request in ended:
                 self.ended.pop(request.request_id, None)
+                self.refused.discard(request.request_id)
             ack = protocol.EndedAck(request_ids=[request.request_id for request in ended])
             await self.send(protocol.encode(ack))
+
+
+def credible(request: protocol.EndedRequest, replica_id: str) -> bool:
+    """Whether it is an account of this replica's own, of counts and times that a request can have."""
+    names_fit = (
+        request.replica_id == replica_id
+        and 0 < len(request.request_id) <= 40
+        and max(len(request.tenant), len(request.deployment)) <= 32
+        and len(request.finish_reason) <= 16
+        and request.outcome in set(Outcome)
+    )
+    counts = (
+        request.prompt_tokens, request.completion_tokens, request.cached_tokens, request.new_prompt_tokens,
+        request.preemptions,
+    )  # fmt: skip
+    times_ms = (request.queue_ms, request.prefill_ms, request.decode_ms, request.ttft_ms, request.duration_ms)
+    times_s = (request.ideal_s, request.executed_ideal_s)
+    return (
+        names_fit
+        and all(0 <= count < MOST_TOKENS for count in counts if count is not None)
+        and all(0 <= value <= MOST_S * 1000 for value in times_ms if value is not None)
+        and all(0 <= value <= MOST_S for value in times_s if value is not None)
+        and "\0" not in "".join((request.request_id, request.tenant, request.deployment, request.finish_reason))
+    )
