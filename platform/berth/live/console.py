@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from http.cookies import CookieError, SimpleCookie
 from importlib import import_module
 from typing import Any
@@ -31,6 +32,9 @@ RECHECK_S = 2.0
 NOT_SIGNED_IN = 4401
 NOT_ALLOWED = 4403
 BAD_MESSAGE = 4400
+TRY_LATER = 1013
+MOST_CHARS = 1000
+_SCOPE = re.compile(r"platform|ten_[0-9a-z]{26}")
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +52,9 @@ class ConsoleConsumer(AsyncWebsocketConsumer):
             return
         self.session_key = _session_key(headers.get(b"cookie", ""))
         await self.accept()
-        if await self._user() is None:
-            await self.close(NOT_SIGNED_IN)
+        code = await self._refusal("")
+        if code:
+            await self.close(code)
             return
         self.rechecking = asyncio.create_task(self._recheck())
 
@@ -59,11 +64,8 @@ class ConsoleConsumer(AsyncWebsocketConsumer):
         await self._leave()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        try:
-            wanted = json.loads(text_data or "")["subscribe"]
-        except (ValueError, KeyError, TypeError):
-            wanted = None
-        if not isinstance(wanted, str) or not wanted:
+        wanted = _scope_of(text_data or "")
+        if not wanted:
             await self.close(BAD_MESSAGE)
             return
         code = await self._refusal(wanted)
@@ -94,27 +96,32 @@ class ConsoleConsumer(AsyncWebsocketConsumer):
             kept = []
         await self.send('{"type":"history","windows":[' + ",".join(kept) + "]}")
 
-    async def _user(self) -> User | None:
-        return await in_thread(_user_of, self.session_key)
-
     async def _refusal(self, wanted: str) -> int:
-        """0 when this session may see ``wanted``, else the code to close with."""
-        user = await self._user()
-        if user is None:
-            return NOT_SIGNED_IN
-        return 0 if await in_thread(_may_see, user, wanted) else NOT_ALLOWED
+        """0 when this session may see ``wanted`` (empty: anything), else the code to close with."""
+        try:
+            return await in_thread(_refusal_of, self.session_key, wanted)
+        except DatabaseError as error:
+            log.warning("console_not_checked", extra={"error": str(error).strip()})
+            return TRY_LATER
 
     async def _recheck(self) -> None:
         while True:
             await asyncio.sleep(RECHECK_S)
-            try:
-                code = await self._refusal(self.shown) if self.shown else 0
-            except DatabaseError as error:  # it was allowed a moment ago; the next look decides
-                log.warning("console_not_rechecked", extra={"error": str(error).strip()})
-                continue
-            if code:
+            code = await self._refusal(self.shown)
+            if code and code != TRY_LATER:  # it was allowed a moment ago; the next look decides
                 await self.close(code)
                 return
+
+
+def _scope_of(text: str) -> str:
+    """The scope a client asks for; empty for what is no such message."""
+    if len(text) > MOST_CHARS:
+        return ""
+    try:
+        wanted = json.loads(text)["subscribe"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return wanted if isinstance(wanted, str) and _SCOPE.fullmatch(wanted) else ""
 
 
 def same_origin(origin: str, host: str) -> bool:
@@ -142,5 +149,10 @@ def _user_of(session_key: str) -> User | None:
     return user if isinstance(user, User) and user.is_active else None
 
 
-def _may_see(user: User, scope: str) -> bool:
-    return user.is_operator if scope == PLATFORM else role_in(user, scope) is not None
+def _refusal_of(session_key: str, scope: str) -> int:
+    user = _user_of(session_key)
+    if user is None:
+        return NOT_SIGNED_IN
+    if scope == PLATFORM:
+        return 0 if user.is_operator else NOT_ALLOWED
+    return 0 if not scope or role_in(user, scope) is not None else NOT_ALLOWED

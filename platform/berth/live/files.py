@@ -34,6 +34,8 @@ def _find(headers: RawHeaders, digest: str, name: str) -> Path:
     """Only names the model's row lists are served, so no path leads out of its directory."""
     if node_of(headers) is None:
         raise HTTPException(401, "A node's token is needed.")
+    if not digest.isalnum():
+        raise HTTPException(404, "No such file of a ready model.")
     model = Model.objects.filter(digest=digest, state=ModelState.READY).first()
     path = path_of(digest) / name
     if model is None or name not in model.files or not path.is_file():

@@ -27,7 +27,7 @@ from berth.core.secrets import replica_token
 from berth.deployments.models import Replica
 from berth.deployments.services import create_replica
 from berth.fleet.models import Node
-from berth.fleet.services import create_node, reserve_seat
+from berth.fleet.services import create_node, observe_node, reserve_seat
 from berth.live import names
 from berth.tenants.models import Membership, User
 from gpuruntime import protocol
@@ -158,7 +158,8 @@ def test_model_files_are_for_nodes(web: Web) -> None:
     assert (status, body) == (206, b"456")
     for path in (f"/internal/models/{digest}/secret.txt", f"/internal/models/{'e' * 64}/config.json", "/internal/x"):
         assert web.get(path, headers)[0] == 404
-    assert web.get(f"/internal/models/{digest}/..%2f..%2fsecrets%2fdjango_key", headers)[0] == 404
+    for path in (f"{digest}/..%2f..%2fsecrets%2fdjango_key", "%2e%2e/django_key", "%00/config.json", f"{digest}/%00"):
+        assert web.get(f"/internal/models/{path}", headers)[0] == 404, path
 
 
 def test_the_process_answers_for_itself(web: Web) -> None:
@@ -213,6 +214,46 @@ def test_a_runtime_lives_works_and_accounts(web: Web, store: Any) -> None:
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 4403
     assert store.get(names.alive("rep_y")) is None
+
+
+def test_a_node_writes_no_log_of_another_nodes_replica(web: Web, store: Any) -> None:
+    node, _ = create_node(name="n-owner", actor="test")
+    observe_node(node=node, seen=hello(node.name, device(uuid="CPU-owner")))
+    replica = create_replica(deployment=make_deployment(), reason="test")
+    reserve_seat(replica=replica, gpu=node.gpus.get(), memory_bytes=1 << 30)
+    store.rpush(names.log(replica.id), "true line")
+    other, token = create_node(name="n-other", actor="test")
+    with web.open("/ws/agent", agent_headers(other, token)) as socket:
+        for replica_id in (replica.id, "rep_\0", "rep_none"):
+            forged = protocol.LogLines(replica_id=replica_id, first=0, lines=["forged"], reset=True)
+            socket.send(protocol.encode(forged))
+        socket.send(protocol.encode(hello(other.name, device(uuid="CPU-other"))))
+        desired(socket)  # messages are taken in order
+    assert store.lrange(names.log(replica.id), 0, -1) == ["true line"]
+    assert store.exists(names.log("rep_none")) == 0
+
+
+def test_a_replica_accounts_for_its_own_requests_and_for_what_can_be(web: Web, store: Any) -> None:
+    fair = {
+        "request_id": "req_1", "tenant": "ten_1", "deployment": "dep_1", "replica_id": "rep_x", "epoch": "e7",
+        "outcome": "completed", "finish_reason": "stop", "prompt_tokens": 3, "completion_tokens": 4,
+    }  # fmt: skip
+    forged: list[dict[str, Any]] = [
+        {"replica_id": "rep_y"}, {"completion_tokens": -5}, {"completion_tokens": 1 << 40}, {"duration_ms": 1e300},
+        {"tenant": "t" * 33}, {"tenant": "a\0b"}, {"outcome": "free of charge"}, {"preemptions": -1},
+    ]  # fmt: skip
+    bad = [protocol.EndedRequest(**fair | {"request_id": f"req_bad_{n}"} | one) for n, one in enumerate(forged)]
+    headers = {"Authorization": f"Bearer {replica_token('rep_x')}", "x-berth-replica": "rep_x"}
+    with web.open("/ws/runtime", headers) as socket:
+        every = [*bad, protocol.EndedRequest(**fair)]
+        for _ in range(2):
+            before = store.xlen(names.ENDED_STREAM)
+            socket.send(protocol.encode(protocol.Ended(replica_id="rep_x", requests=every)))
+            acknowledged = protocol.decode_ended_ack(socket.recv(timeout=5)).request_ids
+            assert acknowledged == [request.request_id for request in every], "the spool must let go of them"
+            assert store.xlen(names.ENDED_STREAM) == before + 1
+            _, fields = store.xrevrange(names.ENDED_STREAM, count=1)[0]
+            assert json.loads(fields["request"])["request_id"] == "req_1"
 
 
 # --- Consoles ---------------------------------------------------------------------------------------------------
@@ -277,8 +318,21 @@ def test_who_may_not_open_a_console(web: Web) -> None:
         assert close_code(socket) == 4401
     with web.open("/ws/console", {"Cookie": f"{settings.SESSION_COOKIE_NAME}=made-up"}, web.origin) as socket:
         assert close_code(socket) == 4401
-    with web.open("/ws/console", headers, web.origin) as socket:
-        socket.send("not json")
+    with pytest.raises(InvalidStatus):
+        web.open("/ws/nothing", headers, web.origin)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "not json", "", "[]", '{"subscribe": 7}', '{"subscribe": "ten_\\u0000"}', '{"subscribe": "\\ud800"}',
+        "[" * 200_000, '{"subscribe": "' + "x" * 100_000 + '"}', b"\xff\xfe",
+    ],
+    ids=["text", "empty", "list", "number", "nul", "surrogate", "deep", "long", "bytes"],
+)  # fmt: skip
+def test_a_message_a_console_never_sends_closes_it(web: Web, message: str | bytes) -> None:
+    with web.open("/ws/console", cookie(make_user(tenant=make_tenant())), web.origin) as socket:
+        socket.send(message)
         assert close_code(socket) == 4400
 
 
