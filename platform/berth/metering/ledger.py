@@ -8,15 +8,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
-from django.db import DataError, transaction
+from django.db import DataError, IntegrityError, transaction
 
 from berth.deployments.models import Deployment
 from berth.metering import join
 from berth.metering.models import UsageRecord
 from berth.metering.records import UsageEvent
 from berth.metering.streams import Piece, Streams
+from berth.tenants.services import note_key_use
 from gpuruntime.goodput import Outcome
 from gpuruntime.protocol import EndedRequest
 
@@ -131,6 +133,7 @@ class _Run:
     def _insert(self, rows: list[UsageRecord], done: list[Piece], *, close: bool = False) -> None:
         """Database first, then Redis: a run that dies between the two is repeated and changes nothing."""
         _insert_all(rows)
+        note_key_use(used=_last_use(rows))
         self._streams.booked(done)
         if close:
             for row in rows:
@@ -145,13 +148,21 @@ def _insert_all(rows: Sequence[UsageRecord]) -> None:
     try:
         with transaction.atomic():
             UsageRecord.objects.bulk_create(rows, ignore_conflicts=True, batch_size=BATCH)
-    except DataError:
+    except (DataError, IntegrityError):
         for row in rows:
             try:
                 with transaction.atomic():
                     UsageRecord.objects.bulk_create([row], ignore_conflicts=True)
-            except DataError as error:
+            except (DataError, IntegrityError) as error:
                 log.error("record_refused", extra={"request_id": row.request_id, "error": str(error).strip()})
+
+
+def _last_use(rows: Iterable[UsageRecord]) -> dict[str, datetime]:
+    used: dict[str, datetime] = {}
+    for row in rows:
+        if row.key_id:
+            used[row.key_id] = max(row.arrived_at, used.get(row.key_id, row.arrived_at))
+    return used
 
 
 def _event(pieces: Iterable[Piece]) -> UsageEvent:

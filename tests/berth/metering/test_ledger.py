@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -17,7 +18,10 @@ from berth.live import names
 from berth.metering.ledger import post
 from berth.metering.models import UsageRecord
 from berth.metering.records import OpenRecord, UsageEvent, encode
+from berth.tenants.models import ApiKey
+from berth.tenants.services import create_key
 from gpuruntime.protocol import EndedRequest
+from helpers.factories import make_tenant
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -326,10 +330,23 @@ def test_a_piece_nobody_can_read_holds_up_nothing(store: Any) -> None:
     store.xadd(names.USAGE_STREAM, {"record": "{"})
     store.xadd(names.ENDED_STREAM, {"other": "x"})
     post_usage(store, event(1, finish_reason="x" * 40, reached=False))
+    post_usage(store, event(3, completion_tokens=-5, reached=False))
     post_usage(store, event(2, reached=False))
     post(store)
     assert set(rows()) == {"req_2"}, "a record the database refuses keeps no other out"
     assert store.xpending(names.USAGE_STREAM, names.LEDGER_GROUP)["pending"] == 0
+
+
+def test_a_key_shows_when_it_was_last_used(store: Any) -> None:
+    tenant = make_tenant()
+    (key, _), (idle, _) = (create_key(tenant=tenant, name=name, actor="test") for name in ("busy", "idle"))
+    for number, at_s in enumerate((1_790_000_300.0, 1_790_000_900.0, 1_790_000_600.0)):
+        post_usage(store, event(number, key_id=key.id, at=at_s, reached=False))
+    post(store)
+    post_usage(store, event(9, key_id=key.id, at=1_790_000_000.0, reached=False))
+    post(store)
+    used = dict(ApiKey.objects.for_platform().values_list("id", "last_used_at"))
+    assert used == {key.id: datetime.fromtimestamp(1_790_000_900, UTC), idle.id: None}
 
 
 def test_a_large_backlog_is_booked_in_one_run(store: Any) -> None:
