@@ -12,5 +12,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     re_path(r"^(?!api/|static/|v1/|ws/|internal/)(?P<path>.*)$", index),
 ]
 
+handler400 = "berth.api.errors.bad_request"
 handler404 = "berth.api.errors.unknown_route"
 handler500 = "berth.api.errors.server_error"

@@ -117,6 +117,11 @@ def unknown_route(request: HttpRequest, exception: Exception | None = None, **kw
     return respond(404, "not_found", f"There is no {request.path}")
 
 
+def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """What Django turns down before any view: a Host that is not ours, a path or header that cannot be."""
+    return respond(400, "bad_request", "The request cannot be answered as it is; see its Host and path")
+
+
 def server_error(request: HttpRequest) -> HttpResponse:
     return respond(500, "internal", "Something broke on our side; the log has the request id")
 

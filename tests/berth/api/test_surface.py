@@ -29,6 +29,10 @@ def test_routes_and_methods_that_are_none(client: Client) -> None:
     assert "POST" in answer["allow"]
 
 
+def test_a_host_that_is_not_ours_is_a_problem_too(client: Client) -> None:
+    problem(client.get("/api/v1/session", headers={"host": "evil.example"}), 400)
+
+
 @pytest.mark.django_db
 @pytest.mark.parametrize("error", [OperationalError("gone"), PoolTimeout("gone: no connection")])
 def test_a_database_that_is_gone_is_503(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
