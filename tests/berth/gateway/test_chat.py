@@ -128,6 +128,18 @@ async def test_the_door_gets_what_it_needs_and_nothing_of_the_clients(running: R
     assert running.gateway.ignored["made_up"] == 1
 
 
+async def test_names_a_client_invents_take_no_more_than_so_much_room(running: Running) -> None:
+    body = chat(stream=False, **{f"made_up_{number}": 1 for number in range(1000)}, **{"x" * 5000: 1})
+    async with running.post(body) as answer:
+        assert answer.status == 200
+    ignored = running.gateway.ignored
+    assert sum(ignored.values()) == 1001
+    assert len(ignored) <= 257
+    assert max(len(name) for name in ignored) <= 64
+    async with running.post(body):
+        assert running.gateway.ignored["made_up_0"] == 2, "a name that has its place goes on being counted"
+
+
 async def test_the_default_output_limit_is_echoed(running: Running) -> None:
     body = chat()
     del body["max_tokens"]
