@@ -25,6 +25,7 @@ _django: Any = get_asgi_application()  # sets Django up: models may be imported 
 from django.conf import settings  # noqa: E402
 from starlette.types import ASGIApp, Receive, Scope, Send  # noqa: E402
 
+from berth.bounded_body import BoundedBody  # noqa: E402
 from berth.config import CONFIG  # noqa: E402
 from berth.core.ids import new_id  # noqa: E402
 from berth.gateway.app import Gateway  # noqa: E402
@@ -36,6 +37,7 @@ from berth.live.routing import websocket_app  # noqa: E402
 from berth.metering.aggregator import Aggregator  # noqa: E402
 
 log = logging.getLogger(__name__)
+_rest: ASGIApp = BoundedBody(_django)
 
 
 class Application:
@@ -63,7 +65,7 @@ class Application:
             return health_app
         if not self._web:
             return _nothing_here
-        app: ASGIApp = files_app if path.startswith("/internal/") else _django
+        app: ASGIApp = files_app if path.startswith("/internal/") else _rest
         return app
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
