@@ -58,7 +58,10 @@ class RuntimeConsumer(AsyncWebsocketConsumer):
             self.hello = protocol.encode(message)
         elif isinstance(message, protocol.Stats):
             stats = message
-            self.works = [*self.works[-WORK_KEPT:], msgspec.json.encode(message.work).decode()]
+            if credible_work(message.work):
+                self.works = [*self.works[-WORK_KEPT:], msgspec.json.encode(message.work).decode()]
+            else:
+                log.error("work_refused", extra={"replica": self.replica_id})
         else:
             self._take_ended(message.requests)
         try:
@@ -122,4 +125,12 @@ def credible(request: protocol.EndedRequest, replica_id: str) -> bool:
         and all(0 <= value <= MOST_S * 1000 for value in times_ms if value is not None)
         and all(0 <= value <= MOST_S for value in times_s if value is not None)
         and "\0" not in "".join((request.request_id, request.tenant, request.deployment, request.finish_reason))
+    )
+
+
+def credible_work(work: protocol.Work) -> bool:
+    """Whether it is work of one report. Sums that no row can hold would stop the writing of every tenant's minutes."""
+    spent = (work.seconds, work.busy_s, work.executed_ideal_s, *work.ideal_s_by_tenant.values())
+    return all(0 <= value <= MOST_S for value in spent) and all(
+        len(tenant) <= 32 and "\0" not in tenant for tenant in work.ideal_s_by_tenant
     )

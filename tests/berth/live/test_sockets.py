@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -162,6 +163,16 @@ def test_model_files_are_for_nodes(web: Web) -> None:
         assert web.get(f"/internal/models/{path}", headers)[0] == 404, path
 
 
+def test_a_body_without_end_is_refused_before_anyone_signed_in(web: Web) -> None:
+    just_over = b"100000\r\n" + b"x" * (1 << 20) + b"\r\n1\r\nx\r\n"
+    for head, body in (("Transfer-Encoding: chunked", just_over), (f"Content-Length: {1 << 40}", b"")):
+        with socket.create_connection(("127.0.0.1", web.port), timeout=10) as raw:
+            raw.sendall(f"POST /api/v1/session HTTP/1.1\r\nHost: 127.0.0.1\r\n{head}\r\n\r\n".encode() + body)
+            answer = raw.recv(4096)
+        assert answer.startswith(b"HTTP/1.1 413")
+        assert b"application/problem+json" in answer
+
+
 def test_the_process_answers_for_itself(web: Web) -> None:
     assert web.get("/healthz")[0] == 200
     status, body, _ = web.get("/readyz")
@@ -214,6 +225,20 @@ def test_a_runtime_lives_works_and_accounts(web: Web, store: Any) -> None:
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 4403
     assert store.get(names.alive("rep_y")) is None
+
+
+def test_work_that_cannot_be_reaches_no_window(web: Web, store: Any) -> None:
+    store.delete(names.DELTAS_STREAM)
+    headers = {"Authorization": f"Bearer {replica_token('rep_w')}", "x-berth-replica": "rep_w"}
+    bad = [{"t" * 33: 1.0}, {"a\0b": 1.0}, {"ten_1": -1.0}, {"ten_1": 1e300}]
+    with web.open("/ws/runtime", headers) as socket:
+        for number, by_tenant in enumerate([*bad, {"ten_1": 0.5}]):
+            work = protocol.Work(seconds=1.0, ideal_s_by_tenant=by_tenant)
+            stats = protocol.Stats(replica_id="rep_w", epoch="e", state="ready", running=number, queued=0, work=work)
+            socket.send(protocol.encode(stats))
+        eventually(lambda: json.loads(store.get(names.stats("rep_w")) or "{}").get("running") == len(bad))
+    works = [fields["work"] for _, fields in store.xrange(names.DELTAS_STREAM) if fields.get("replica") == "rep_w"]
+    assert [json.loads(work)["ideal_s_by_tenant"] for work in works] == [{"ten_1": 0.5}]
 
 
 def test_a_node_writes_no_log_of_another_nodes_replica(web: Web, store: Any) -> None:
