@@ -29,9 +29,10 @@ _ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4}
 _GGUF_ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 _TYPE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 
-# Measured on a CPU with SmolLM2-135M and 64 requests at once: what is resident beyond weights, KV and activations.
-# Pages of the mapped weight file come on top, and the kernel takes them back when memory is short.
-_PROCESS_BYTES = 420 << 20
+# Measured on a CPU with SmolLM2-135M and 64 requests at once: the interpreter, the door and torch with its compiled
+# products; and what the tokenizer holds for each entry of its vocabulary.
+_PROCESS_BYTES = 280 << 20
+_TOKENIZER_BYTES = 700
 
 
 class ModelFileError(ValueError):
@@ -76,7 +77,11 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeeds:
-    """Bytes of one replica. ``total_bytes`` = weights + KV memory + workspace (activations, logits, the process)."""
+    """Bytes of one replica on a CPU, with all KV memory in use.
+
+    ``workspace_bytes`` holds the head's packed copy, activations, logits, the tokenizer and the process itself;
+    ``total_bytes`` is weights + KV memory + workspace.
+    """
 
     weights_bytes: int
     kv_bytes_per_token: int
@@ -142,11 +147,13 @@ def memory_needs(
     if capacity < 16:
         raise ValueError(f"kv_bytes {kv_bytes}: one block of 16 tokens takes {per_token * 16}")
     weights = info.parameter_count * element
+    # The head is multiplied packed, and read by rows too (kernels/linear.py).
+    packed = info.vocab_size * info.hidden_size * element if dtype == "bf16" else 0
     attention = (info.n_heads + 2 * info.n_kv_heads) * info.head_dim
     activations = max_num_batched_tokens * (4 * info.hidden_size + 2 * attention + 3 * info.intermediate_size) * 4
     logits = 2 * max_num_seqs * info.vocab_size * 4
     rotary = 2 * length * info.head_dim * 4
-    workspace = _PROCESS_BYTES + activations + logits + rotary
+    workspace = _PROCESS_BYTES + _TOKENIZER_BYTES * info.vocab_size + packed + activations + logits + rotary
     return MemoryNeeds(
         weights_bytes=weights,
         kv_bytes_per_token=per_token,

@@ -16,20 +16,20 @@ class Linear:
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self._bias = bias
         self.nbytes = weight.numel() * weight.element_size()
-        self._packed = weight.dtype == torch.bfloat16 and torch._C._has_mkldnn
-        if self._packed:
+        self.packed = weight.dtype == torch.bfloat16 and torch._C._has_mkldnn
+        if self.packed:
             weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
         self._weight = weight
 
     def __call__(self, x: Tensor) -> Tensor:
-        if not self._packed:
+        if not self.packed:
             return functional.linear(x, self._weight, self._bias)
         result: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
         return result
 
 
 class Head:
-    """Logits ``x W^T`` in fp32 for ``x [R, hidden]`` in fp32.
+    """Logits ``x W^T`` in fp32 for ``x [R, hidden]`` in fp32. ``nbytes``: what it holds beside the weight it was given.
 
     A bf16 product rounds its result to 8 bits of mantissa, so near logits become equal: SmolLM2's first token tied
     between "The" and "L" at 25.375, and the lower id won. The largest
@@ -41,7 +41,7 @@ class Head:
     def __init__(self, weight: Tensor) -> None:
         self._weight = weight
         self._linear = Linear(weight)
-        self.nbytes = self._linear.nbytes
+        self.nbytes = self._linear.nbytes if self._linear.packed else 0
 
     def __call__(self, x: Tensor) -> Tensor:
         logits = self._linear(x.to(self._weight.dtype)).float()

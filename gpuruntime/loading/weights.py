@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 class WeightSource:
     """Named tensors of one model, read on demand and converted to ``dtype``.
+
+    What it returns is a copy: a tensor that shares the map would keep the whole file in memory.
 
     Raises ``ValueError`` naming the file or tensor for what is missing, truncated, or of another shape or type.
     """
@@ -35,6 +38,13 @@ class WeightSource:
 
     def get(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """The tensor ``name`` in the source's dtype; its shape must be ``shape``."""
+        return self._mapped(name, shape).to(self._dtype, copy=True)
+
+    def stack(self, shapes: Mapping[str, tuple[int, ...]]) -> Tensor:
+        """The named tensors, each of its shape, below one another."""
+        return torch.cat([self._mapped(name, shape).to(self._dtype) for name, shape in shapes.items()])
+
+    def _mapped(self, name: str, shape: tuple[int, ...]) -> Tensor:
         if name not in self._where:
             raise ValueError(f"{self._dir}: tensor {name} is missing")
         tensor: Tensor = self._files[self._where[name]].get_tensor(name)
@@ -43,7 +53,7 @@ class WeightSource:
             raise ValueError(f"{self._dir}: tensor {name} has shape {found}, config.json implies {list(shape)}")
         if tensor.dtype not in _FLOATS:
             raise ValueError(f"{self._dir}: tensor {name} has type {tensor.dtype}; supported: fp32, fp16, bf16")
-        return tensor.to(self._dtype)
+        return tensor
 
     def _open(self, name: str) -> Any:
         path = self._dir / name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 from torch.nn.functional import embedding, rms_norm, silu
 
@@ -73,11 +72,12 @@ class LlamaModel:
         self._embedding = weights.get("model.embed_tokens.weight", shape)
         self._norm = weights.get("model.norm.weight", (config.hidden_size,)).float()
         tied = config.tied_head or not weights.has("lm_head.weight")
-        self._head = Head(self._embedding if tied else weights.get("lm_head.weight", shape))
+        head = self._embedding if tied else weights.get("lm_head.weight", shape)
+        self._head = Head(head)
         self._layers = [LlamaLayer(config, weights, index) for index in range(config.num_layers)]
         self._rotary = RotaryTable(config.rope, config.head_dim, max_len)
-        table = self._embedding.numel() * self._embedding.element_size()
-        self.nbytes = table + self._head.nbytes + sum(layer.nbytes for layer in self._layers)
+        tables = self._embedding.nbytes + (0 if tied else head.nbytes)
+        self.nbytes = tables + self._head.nbytes + sum(layer.nbytes for layer in self._layers)
 
     def forward(self, batch: ForwardBatch, pools: Tensor) -> Tensor:
         """Runs one batch over ``pools [layers, blocks, 16, 2, kv_heads, head_dim]``; fp32 logits ``[R, vocab]``."""
@@ -92,6 +92,6 @@ class LlamaModel:
 
 def fused_linear(weights: WeightSource, prefix: str, parts: dict[str, int], in_size: int, *, bias: bool) -> Linear:
     """Stacks the named projections (name -> rows) of ``prefix`` into one product over the same input."""
-    stacked = [weights.get(f"{prefix}.{name}.weight", (rows, in_size)) for name, rows in parts.items()]
-    biases = [weights.get(f"{prefix}.{name}.bias", (rows,)) for name, rows in parts.items()] if bias else []
-    return Linear(torch.cat(stacked), torch.cat(biases) if biases else None)
+    weight = weights.stack({f"{prefix}.{name}.weight": (rows, in_size) for name, rows in parts.items()})
+    biases = {f"{prefix}.{name}.bias": (rows,) for name, rows in parts.items()} if bias else {}
+    return Linear(weight, weights.stack(biases) if biases else None)

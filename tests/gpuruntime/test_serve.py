@@ -21,6 +21,7 @@ import psutil
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
+from gpuruntime.modelinfo import memory_needs, read_model
 from gpuruntime.process import is_process, process_start_time
 from gpuruntime.protocol import Ended, EndedAck, RuntimeHello, Stats, decode_runtime, encode
 from helpers.door import AUTH, REPOSITORY, TOKEN, RuntimeProcess
@@ -81,6 +82,30 @@ def test_the_run_file_identifies_the_process(runtime: RuntimeProcess) -> None:
     assert run.start_time == pytest.approx(psutil.Process(run.pid).create_time() - psutil.boot_time(), abs=1.1)
     assert os.getsid(run.pid) == run.pid
     assert run.memory_bytes > 200 << 20
+
+
+def test_memory_is_what_was_predicted_and_no_weight_file_stays_mapped(tmp_path: Path, smollm2_dir: Path) -> None:
+    """With all KV blocks in use; another neighbour of the machine changes neither number."""
+    needs = memory_needs(read_model(smollm2_dir), kv_bytes=64 << 20)
+    runtime = RuntimeProcess(tmp_path, smollm2_dir, engine={"kv_bytes": 64 << 20})
+    try:
+        ready = runtime.wait_for("ready", "failed")
+        assert ".safetensors" not in Path(f"/proc/{ready.pid}/maps").read_text()
+
+        def fill(index: int) -> None:
+            question = [{"role": "user", "content": f"{index} " * 200}]
+            with chat(runtime, messages=question, max_tokens=2) as response:
+                response.read()
+
+        threads = [threading.Thread(target=fill, args=(index,)) for index in range(11, 11 + 20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert needs.kv_capacity_tokens < 20 * 200
+        assert psutil.Process(ready.pid).memory_info().rss == pytest.approx(needs.total_bytes, rel=0.1)
+    finally:
+        runtime.end()
 
 
 def test_a_client_that_leaves_frees_the_engine(runtime: RuntimeProcess) -> None:
