@@ -138,9 +138,9 @@ class Replica:
     def _crashed(self, record: ProcessRecord, ending: str, now: float) -> None:
         run = self._own_run_file()
         said = run.reason if run is not None and run.state == "failed" and run.reason else ""
-        if not said and "SIGKILL" not in ending:  # one that was killed had no last words
+        if not said and ending.startswith("exit code"):  # whatever else ended it, its last line does not say why
             said = process.last_log_line(self.state.log_file(self.replica_id))
-        self._lost = self._ready_since is not None
+        self._lost = self._ready_since is not None or (run is not None and run.state == "ready")
         self.restarts += 1
         pause = backoff_s(self.restarts)
         self.wait.due = now + pause
@@ -281,6 +281,8 @@ class Replica:
         if run is not None:
             found.state, found.reason, found.port, found.epoch = run.state, run.reason, run.port, run.epoch
             found.memory_bytes = run.memory_bytes
+        if found.state == "ready" and not found.alive:  # its file outlived it, and the next step takes it up
+            found.state, found.reason, found.port = "lost", "The runtime was found dead", 0
         if record.drain_since is not None:
             found.state, found.reason = "draining", ""
         elif found.state == "stopped":
