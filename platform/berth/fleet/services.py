@@ -79,6 +79,8 @@ def raise_generation(node_id: str) -> None:
 def observe_node(*, node: Node, seen: protocol.Hello | protocol.Observed) -> Node:
     """Store what the agent says of its host and devices. Replicas: ``deployments.services.observe_replicas``."""
     now = timezone.now()
+    # Devices before the node, as whoever seats a replica locks them (fleet.seats): the other order deadlocks.
+    known = {gpu.uuid: gpu for gpu in Gpu.objects.select_for_update().filter(node_id=node.id).order_by("id")}
     row = Node.objects.select_for_update().get(id=node.id)
     if isinstance(seen, protocol.Hello):
         moved = row.address != seen.address
@@ -92,12 +94,12 @@ def observe_node(*, node: Node, seen: protocol.Hello | protocol.Observed) -> Nod
         row.observed_generation = seen.generation
     row.last_seen_at = now
     row.save()
-    _observe_devices(row, seen.devices)
+    _observe_devices(row, known, seen.devices)
     return row
 
 
-def _observe_devices(node: Node, devices: Iterable[protocol.Device]) -> None:
-    known = {gpu.uuid: gpu for gpu in Gpu.objects.select_for_update().filter(node=node).order_by("id")}
+def _observe_devices(node: Node, known: dict[str, Gpu], devices: Iterable[protocol.Device]) -> None:
+    """``known``: the node's devices by UUID, locked."""
     for device in devices:
         gpu = known.pop(device.uuid, None) or Gpu(node=node, uuid=device.uuid, units=device.units)
         # Cutting a device anew under its slices would give units to two owners.

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
+from django.db import connection, transaction
 
 from berth.core.errors import Conflict
 from berth.deployments.services import create_replica
+from berth.fleet.models import Gpu, Node
 from berth.fleet.selectors import node_by_token, schedulable_devices
 from berth.fleet.services import cordon_node, create_node, ensure_node, observe_node, reserve_seat
 from gpuruntime import protocol
@@ -68,3 +73,40 @@ def test_only_usable_devices_are_scheduled_in_a_stable_order() -> None:
     )
     rows = [(g.node_id, g.index, g.units_free) for g in schedulable_devices()]
     assert rows == [(a.id, 0, 2), (b.id, 0, 4), (b.id, 1, 4)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_report_and_a_seat_at_the_same_time_do_not_deadlock() -> None:
+    """Seats lock the device, then the node; a report that began with the node would wait for both at once."""
+    node = make_node(None, device(0))
+    errors: list[BaseException] = []
+
+    def report() -> None:
+        try:
+            observe_node(node=node, seen=observed(device(0)))
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            connection.close()
+
+    reporting = threading.Thread(target=report)
+    with transaction.atomic():
+        Gpu.objects.select_for_update().get(node=node)
+        reporting.start()
+        _until_it_waits_for_a_lock()
+        Node.objects.filter(id=node.id).update(generation=7)
+    reporting.join()
+    assert errors == []
+    node.refresh_from_db()
+    assert (node.generation, node.observed_generation) == (7, 3)
+
+
+def _until_it_waits_for_a_lock() -> None:
+    deadline = time.monotonic() + 5
+    with connection.cursor() as cursor:
+        while time.monotonic() < deadline:
+            cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            if cursor.fetchone() != (0,):
+                return
+            time.sleep(0.01)
+    raise AssertionError("the report waited for nothing")
