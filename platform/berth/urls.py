@@ -1,13 +1,10 @@
-"""All of Django's routes. ``/v1``, ``/internal`` and ``/ws`` never reach Django (berth.asgi)."""
+"""All of Django's routes. ``/v1``, ``/internal``, ``/ws`` and the health checks never reach Django (berth.asgi)."""
 
 from django.urls import URLPattern, URLResolver, include, path, re_path
 
-from berth.api.health import healthz, readyz
 from berth.console.views import index
 
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("healthz", healthz),
-    path("readyz", readyz),
     path("api/v1/", include("berth.api.urls")),
     re_path(r"^(?!api/|static/|v1/|ws/|internal/)(?P<path>.*)$", index),
 ]

@@ -1,4 +1,4 @@
-"""What no resource owns: routes that are none, faults of ours, health, the schema, the console's page."""
+"""What no resource owns: routes that are none, faults of ours, the schema, the console's page."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 from django.core.management import call_command
 from django.db import OperationalError
 from django.test import Client
 from psycopg_pool import PoolTimeout
 
-from berth.api import health
 from helpers.api_cases import World, problem, url
 
 REPOSITORY = Path(__file__).parents[3]
@@ -77,17 +75,6 @@ def test_a_body_has_bounds() -> None:
     operator = World().client("operator")
     for body, status in (("[" * 100_000, 400), ('{"name": "' + "x" * (1 << 20) + '"}', 413), ("9" * 5000, 400)):
         problem(operator.post(url("tenants"), body, content_type="application/json"), status)
-
-
-@pytest.mark.django_db
-def test_health(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert client.get("/healthz").json() == {"status": "ok"}
-    assert client.get("/readyz").json() == {"status": "ok", "database": True, "redis": True}
-    monkeypatch.setattr(health.settings, "REDIS_URL", "redis://127.0.0.1:1/0")
-    answer = client.get("/readyz")
-    assert (answer.status_code, answer.json()["redis"]) == (503, False)
-    with pytest.raises(redis.ConnectionError):
-        redis.Redis.from_url("redis://127.0.0.1:1/0").ping()
 
 
 def test_the_committed_schema_is_the_code(tmp_path: Path) -> None:
