@@ -15,9 +15,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpuruntime.door.chat import ChatEndpoint
-from gpuruntime.door.errors import ApiError, error_body
+from gpuruntime.door.errors import ApiError
 from gpuruntime.door.replica import Replica
 from gpuruntime.door.respond import send_error
+from gpuruntime.openai_api import error_object
 from gpuruntime.protocol import LOAD
 
 
@@ -61,7 +62,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     text = f"{request.method} {request.url.path} is not offered here."
     code = "method_not_allowed" if status == 405 else "not_found"
     headers = error.headers if isinstance(error, HTTPException) else None
-    return Response(error_body(status, text, None, code), status, headers, "application/json")
+    return Response(error_object(status, text, None, code), status, headers, "application/json")
 
 
 class Door:

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from gpuruntime.backend import Backend, BadPrompt, Delta, EngineFailed, Prompt, SamplingParams
 from gpuruntime.door.admission import Slo
-from gpuruntime.door.chat_request import MAX_BODY_BYTES, ChatRequest, parse_chat
+from gpuruntime.door.chat_request import ChatRequest, parse_chat
 from gpuruntime.door.counting import Account
 from gpuruntime.door.errors import ApiError, bad_request
 from gpuruntime.door.frames import Frames, completion_body, error_frame, usage_of
@@ -33,6 +33,7 @@ from gpuruntime.door.replica import Replica
 from gpuruntime.door.respond import send_error, send_json
 from gpuruntime.door.seen import block_hashes
 from gpuruntime.goodput import Outcome
+from gpuruntime.openai_api import MAX_BODY_BYTES
 from gpuruntime.protocol import (
     REQUEST_ID,
     SALT,

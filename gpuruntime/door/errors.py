@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-import msgspec
+from gpuruntime.openai_api import error_object
 
 
 class ApiError(Exception):
@@ -21,7 +21,7 @@ class ApiError(Exception):
         self.retry_after_s = retry_after_s
 
     def body(self) -> bytes:
-        return error_body(self.status, self.message, self.param, self.code)
+        return error_object(self.status, self.message, self.param, self.code)
 
     def headers(self) -> dict[str, str]:
         if self.retry_after_s is None:
@@ -31,17 +31,3 @@ class ApiError(Exception):
 
 def bad_request(message: str, param: str | None = None, code: str = "invalid_value") -> ApiError:
     return ApiError(400, message, param=param, code=code)
-
-
-def error_body(status: int, message: str, param: str | None, code: str | None) -> bytes:
-    return msgspec.json.encode(
-        {"error": {"message": message, "type": _error_type(status), "param": param, "code": code}}
-    )
-
-
-def _error_type(status: int) -> str:
-    if status == 401:
-        return "authentication_error"
-    if status in (429, 503):
-        return "overloaded_error" if status == 503 else "rate_limit_error"
-    return "server_error" if status >= 500 else "invalid_request_error"

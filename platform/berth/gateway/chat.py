@@ -10,11 +10,12 @@ from starlette.types import Receive, Send
 
 from berth.core.ids import new_id
 from berth.gateway.auth import authenticate_soon
-from berth.gateway.chat_request import MAX_BODY_BYTES, ChatRequest, parse_chat
+from berth.gateway.chat_request import ChatRequest, parse_chat
 from berth.gateway.errors import ApiError, send_error
 from berth.gateway.exchange import Exchange, now_us
 from berth.gateway.snapshot import Key, Route
 from berth.metering.records import OpenRecord
+from gpuruntime.openai_api import MAX_BODY_BYTES
 
 if TYPE_CHECKING:
     from berth.gateway.app import Gateway

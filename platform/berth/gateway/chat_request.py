@@ -2,59 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from berth.gateway.errors import ApiError, bad_request
+from berth.gateway.errors import bad_request
+from gpuruntime.openai_api import BadBody, ChatBody, Message, decode_chat
 
-MAX_BODY_BYTES = 8 << 20
 PROMPT_OVERHEAD_TOKENS = 64
 AFFINITY_BYTES = 1024
-
-
-class _Part(msgspec.Struct):
-    type: str
-    text: str | None = None
-
-
-class _Message(msgspec.Struct):
-    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[_Part] | None = None
-    name: str | None = None
-
-
-class _StreamOptions(msgspec.Struct):
-    include_usage: bool | None = None
-    continuous_usage_stats: bool | None = None
-
-
-class _Body(msgspec.Struct):
-    model: str
-    messages: list[_Message]
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    seed: int | None = None
-    stop: str | list[str] | None = None
-    stream: bool | None = None
-    stream_options: _StreamOptions | None = None
-    n: int | None = None
-    ignore_eos: bool | None = None
-    user: str | None = None
-
-
-class _RawMessages(msgspec.Struct):
-    messages: list[msgspec.Raw]
+NAMED_BODY_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A checked request. ``unknown``: fields nobody here knows; they are ignored and counted."""
+    """A checked request. ``unknown``: fields nobody here knows, named for usual sizes only; ``fields``: the known."""
 
     model: str
     stream: bool
@@ -73,44 +36,43 @@ class ChatRequest:
 
     def for_door(self) -> bytes:
         """The body a door gets: always a stream that counts along; unknown fields stay behind."""
-        known: dict[str, Any] = {name: raw for name, raw in self.fields.items() if name in _KNOWN}
+        known: dict[str, Any] = dict(self.fields)
         known["stream"] = True
         known["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
         return msgspec.json.encode(known)
 
 
-_KNOWN = frozenset(_Body.__struct_fields__)
-_decoder = msgspec.json.Decoder(_Body)
-_field_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_PATH = re.compile(r" - at `\$\.?(.*)`$")
-_MISSING = re.compile(r"missing required field `(\w+)`")
+_KNOWN = frozenset(ChatBody.__struct_fields__)
+# The known fields as they came. Unlike a dict of all fields, it costs nothing for a million unknown ones.
+_raw_decoder = msgspec.json.Decoder(
+    msgspec.defstruct("_RawBody", [(name, msgspec.Raw, msgspec.Raw()) for name in ChatBody.__struct_fields__])
+)
+_name_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def parse_chat(body: bytes) -> ChatRequest:
     """Raises ``ApiError`` (400) whose ``param`` names the field, as ``messages[0].role``."""
     try:
-        chat = _decoder.decode(body)
-        fields = _field_decoder.decode(body)
-    except msgspec.ValidationError as error:
-        raise _invalid(error, body) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise bad_request(f"The body is not valid JSON: {error}", code="invalid_json") from error
-    _check_ranges(chat)
-    options = chat.stream_options or _StreamOptions()
+        chat = decode_chat(body)
+    except BadBody as error:
+        raise bad_request(str(error), error.param, error.code) from error
+    raws = _raw_decoder.decode(body)
+    names = _name_decoder.decode(body) if len(body) <= NAMED_BODY_BYTES else {}
+    options = chat.stream_options
     return ChatRequest(
         model=chat.model,
         stream=bool(chat.stream),
-        include_usage=bool(options.include_usage),
-        continuous_usage=bool(options.continuous_usage_stats),
-        max_tokens=chat.max_tokens if chat.max_completion_tokens is None else chat.max_completion_tokens,
+        include_usage=bool(options and options.include_usage),
+        continuous_usage=bool(options and options.continuous_usage_stats),
+        max_tokens=chat.most_tokens,
         body_bytes=len(body),
         affinity=_affinity(chat.messages),
-        unknown=tuple(name for name in fields if name not in _KNOWN),
-        fields=fields,
+        unknown=tuple(name for name in names if name not in _KNOWN),
+        fields={name: raw for name in _KNOWN if memoryview(raw := getattr(raws, name)).nbytes},
     )
 
 
-def _affinity(messages: list[_Message]) -> bytes:
+def _affinity(messages: list[Message]) -> bytes:
     """What stays the same over a conversation's turns: everything up to the first question, its first kilobyte."""
     parts: list[str] = []
     for message in messages:
@@ -120,47 +82,3 @@ def _affinity(messages: list[_Message]) -> bytes:
         if message.role == "user":
             break
     return "".join(parts).encode("utf-8", "surrogatepass")[:AFFINITY_BYTES]
-
-
-def _invalid(error: msgspec.ValidationError, body: bytes) -> ApiError:
-    text = str(error)
-    found = _PATH.search(text)
-    param = found.group(1) if found else ""
-    if param.startswith("messages[...]"):
-        param = param.replace("[...]", f"[{_bad_message(body)}]", 1)
-    param = param.replace("[...]", "")
-    if missing := _MISSING.search(text):
-        param = f"{param}.{missing.group(1)}" if param else missing.group(1)
-        return bad_request(f"Missing required field '{param}'.", param, "missing_required_parameter")
-    what = _PATH.sub("", text)
-    return bad_request(f"Invalid '{param}': {what}." if param else f"{what}.", param or None, "invalid_type")
-
-
-def _bad_message(body: bytes) -> int:
-    """The index of the first message that does not decode; msgspec's paths leave indices out."""
-    for index, raw in enumerate(msgspec.json.decode(body, type=_RawMessages).messages):
-        try:
-            msgspec.json.decode(raw, type=_Message)
-        except msgspec.ValidationError:
-            return index
-    return 0
-
-
-_RANGES: tuple[tuple[str, float, float], ...] = (
-    ("max_tokens", 1, 1 << 31),
-    ("max_completion_tokens", 1, 1 << 31),
-    ("temperature", 0.0, 2.0),
-    ("top_p", 0.0, 1.0),
-    ("top_k", -1, 1 << 20),
-    ("n", 1, 1),
-)
-
-
-def _check_ranges(chat: _Body) -> None:
-    for name, low, high in _RANGES:
-        value = getattr(chat, name)
-        if value is not None and not low <= value <= high:
-            allowed = f"must be {low}" if low == high else f"must be between {low} and {high}"
-            raise bad_request(f"Invalid '{name}': {value} is out of range; it {allowed}.", name)
-    if not chat.messages:
-        raise bad_request("Invalid 'messages': at least one message is needed.", "messages")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-import msgspec
 from starlette.types import Send
+
+from gpuruntime.openai_api import error_object
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -34,8 +35,7 @@ class ApiError(Exception):
             self.headers.append((b"retry-after", b"%d" % max(1, math.ceil(retry_after_s))))
 
     def body(self) -> bytes:
-        error = {"message": self.message, "type": _type(self.status), "param": self.param, "code": self.code}
-        return msgspec.json.encode({"error": error})
+        return error_object(self.status, self.message, self.param, self.code)
 
 
 class PassedError(ApiError):
@@ -51,16 +51,6 @@ class PassedError(ApiError):
 
 def bad_request(message: str, param: str | None = None, code: str = "invalid_value") -> ApiError:
     return ApiError(400, message, param=param, code=code)
-
-
-def _type(status: int) -> str:
-    if status == 401:
-        return "authentication_error"
-    if status == 429:
-        return "rate_limit_error"
-    if status == 503:
-        return "overloaded_error"
-    return "server_error" if status >= 500 else "invalid_request_error"
 
 
 async def send_error(send: Send, error: ApiError, request_id: str, extra: Headers = ()) -> None:

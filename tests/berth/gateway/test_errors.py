@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from berth.gateway.chat_request import MAX_BODY_BYTES
+from gpuruntime.openai_api import MAX_BODY_BYTES
 from helpers.gateway import MODEL, Running, chat, make_key
 from helpers.stub_door import StubDoor
 
