@@ -54,7 +54,7 @@ const root = createRootRoute({
 const signIn = createRoute({
   getParentRoute: () => root,
   path: "/signin",
-  validateSearch: (raw: Record<string, unknown>) => searchOf(raw, { next: "string" }),
+  validateSearch: (raw: Record<string, unknown>) => searchOf(raw, { next: "string", ended: "boolean" }),
   component: SignInPage,
 });
 

@@ -10,5 +10,6 @@ export type ServiceClass = Schemas["ServiceClass"];
 export type Deployment = Schemas["Deployment"];
 export type DeploymentCreate = Schemas["DeploymentCreateRequest"];
 export type FitRequest = Schemas["FitSettingsRequest"];
+export type Model = Schemas["Model"];
 export type Replica = Schemas["Replica"];
 export type Figures = Schemas["GoodputFigures"];

@@ -45,7 +45,15 @@ function drawLimit(limit: Limit) {
     ctx.font = `${10 * devicePixelRatio}px "Geist Variable", system-ui, sans-serif`;
     ctx.textAlign = "right";
     ctx.textBaseline = "bottom";
-    ctx.fillText(limit.label, left + width - 4 * devicePixelRatio, y - 2 * devicePixelRatio);
+    // The label stays readable where a line of the chart runs through it.
+    ctx.setLineDash([]);
+    ctx.lineJoin = "round";
+    ctx.lineWidth = 4 * devicePixelRatio;
+    ctx.strokeStyle = ink("surface");
+    ctx.globalAlpha = 1;
+    const at = [left + width - 4 * devicePixelRatio, y - 2 * devicePixelRatio] as const;
+    ctx.strokeText(limit.label, ...at);
+    ctx.fillText(limit.label, ...at);
     ctx.restore();
   };
 }

@@ -5,6 +5,7 @@ import type { FitRequest } from "../api/types";
 export function useModels() {
   return useQuery({
     queryKey: ["models"],
+    refetchInterval: (query) => (query.state.data?.some((m) => m.state === "registering") ? 2_000 : false),
     queryFn: () => collect((cursor) => unwrap(api.GET("/api/v1/models", { params: { query: { cursor } } }))),
   });
 }

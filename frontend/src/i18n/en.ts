@@ -6,7 +6,14 @@ export const en = {
   locale: "en",
   product: "Berth",
   loading: "Loading",
-  actions: { retry: "Try again", cancel: "Cancel", copy: "Copy", copied: "Copied" },
+  actions: {
+    column: "Actions",
+    retry: "Try again",
+    cancel: "Cancel",
+    close: "Close",
+    copy: "Copy",
+    copied: "Copied",
+  },
   errors: {
     title: "This could not be loaded",
     network: "The server does not answer. It is asked again when you retry.",
@@ -65,6 +72,7 @@ export const en = {
     email: "E-mail",
     password: "Password",
     submit: "Sign in",
+    ended: "Your session has ended. Sign in again to go on where you were.",
     foot: "First start? The terminal that runs Berth shows the operator's sign-in.",
   },
   states: {

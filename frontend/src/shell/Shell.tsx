@@ -21,12 +21,15 @@ export function Shell() {
   const [opened, menu] = useDisclosure(false);
   const { current, all, ready } = useScope();
   const path = useRouterState({ select: (s) => s.location.pathname });
+  const next = useRouterState({ select: (s) => s.location.href });
   // A followed link closes the drawer
   useEffect(() => menu.close(), [path]);
 
   const me = useMe();
 
-  if (me.data === null) return <Navigate to="/signin" search={{ next: path }} />;
+  // The session ended while a page was open. This frame is drawn once more on the way out: then there is nothing to add.
+  if (me.data === null)
+    return path.startsWith("/t/") ? <Navigate to="/signin" search={{ next, ended: true }} /> : null;
   if (!ready) return null;
   if (!current) return <NoScope first={all[0]?.slug} />;
   return (
@@ -38,14 +41,14 @@ export function Shell() {
         <aside className={classes.sidebar}>
           <Sidebar />
         </aside>
-        <div className={classes.topbar}>
+        <header className={classes.topbar}>
           <Burger opened={opened} onClick={menu.toggle} size="sm" aria-label={t.nav.open} />
           <Logo size={22} />
           <span className={classes.scope}>{current.name}</span>
           <span className={classes.push}>
             <LiveIndicator compact />
           </span>
-        </div>
+        </header>
         <Drawer
           opened={opened}
           onClose={menu.close}

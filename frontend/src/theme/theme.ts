@@ -1,4 +1,5 @@
 import { createTheme, type MantineColorsTuple } from "@mantine/core";
+import { t } from "../i18n";
 
 /** The one accent; everything else is neutral or carries a meaning (good, late, failed). */
 const accent: MantineColorsTuple = [
@@ -42,7 +43,7 @@ const dark: MantineColorsTuple = [
 
 export const theme = createTheme({
   primaryColor: "accent",
-  primaryShade: { light: 6, dark: 5 },
+  primaryShade: 6,
   colors: { accent, gray, dark },
   white: "#ffffff",
   black: "#17171b",
@@ -78,13 +79,18 @@ export const theme = createTheme({
       styles: { title: { fontWeight: 600, fontSize: "1rem" } },
       defaultProps: {
         centered: true,
+        closeButtonProps: { "aria-label": t.actions.close },
         overlayProps: { backgroundOpacity: 0.45, blur: 2 },
         transitionProps: { duration: 120 },
       },
     },
     Drawer: {
       styles: { title: { fontWeight: 600, fontSize: "1rem" } },
-      defaultProps: { position: "right", overlayProps: { backgroundOpacity: 0.45, blur: 2 } },
+      defaultProps: {
+        position: "right",
+        closeButtonProps: { "aria-label": t.actions.close },
+        overlayProps: { backgroundOpacity: 0.45, blur: 2 },
+      },
     },
     Menu: { defaultProps: { shadow: "md", position: "bottom-end", transitionProps: { duration: 80 } } },
   },

@@ -12,6 +12,7 @@ import { useForm } from "@mantine/form";
 import { useDisclosure } from "@mantine/hooks";
 import { notifications } from "@mantine/notifications";
 import { IconChevronDown, IconChevronRight } from "@tabler/icons-react";
+import type { Model } from "../../api/types";
 import { FormError } from "../../components/FormError";
 import { TenantSelect } from "../../components/TenantSelect";
 import { useClasses } from "../../hooks/useClasses";
@@ -19,11 +20,19 @@ import { useCreateDeployment } from "../../hooks/useDeployments";
 import { useModels } from "../../hooks/useModels";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
+import { percent } from "../../lib/format";
 import { slugError, toSlug } from "../../lib/slug";
 import { classLine } from "./classLine";
 import classes from "./Deployments.module.css";
 import { DTYPES, ENGINES, INITIAL, toCreate, toFit, type Values } from "./deploymentForm";
 import { FitCheck } from "./FitCheck";
+
+/** A model that is not ready is listed with what it waits for, so that nobody looks for it in vain. */
+function toOption(model: Model) {
+  if (model.state === "ready") return { value: model.id, label: model.name };
+  const state = model.state === "failed" ? model.reason || t.states.failed : percent(model.progress);
+  return { value: model.id, label: t.deployments.form.notReady(model.name, state), disabled: true };
+}
 
 export function CreateDeploymentDrawer({ opened, onClose }: { opened: boolean; onClose: () => void }) {
   const { current } = useScope();
@@ -69,7 +78,7 @@ export function CreateDeploymentDrawer({ opened, onClose }: { opened: boolean; o
         <Select
           label={words.model}
           placeholder={words.modelPlaceholder}
-          data={ready.map((m) => ({ value: m.id, label: m.name }))}
+          data={(models.data ?? []).map(toOption)}
           searchable
           nothingFoundMessage={words.noModels}
           {...form.getInputProps("model")}

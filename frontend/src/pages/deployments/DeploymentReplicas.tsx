@@ -1,3 +1,4 @@
+import { VisuallyHidden } from "@mantine/core";
 import { IconCpu } from "@tabler/icons-react";
 import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
@@ -91,7 +92,7 @@ const COLUMNS: Column<Replica>[] = [
   },
   {
     id: "logs",
-    header: "",
+    header: () => <VisuallyHidden>{t.actions.column}</VisuallyHidden>,
     enableSorting: false,
     meta: { end: true },
     cell: ({ row }) => <LogsLink replica={row.original} />,

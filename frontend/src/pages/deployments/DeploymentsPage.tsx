@@ -14,6 +14,7 @@ import { t } from "../../i18n";
 import { CreateDeploymentDrawer } from "./CreateDeploymentDrawer";
 import classes from "./Deployments.module.css";
 import { deploymentColumns } from "./deploymentColumns";
+import { Registering } from "./Registering";
 
 function matches(deployment: Deployment, q: string, state: string | undefined): boolean {
   if (state && deployment.state.state !== state) return false;
@@ -49,6 +50,7 @@ export function DeploymentsPage() {
       <PageHeader title={t.deployments.title} subtitle={t.deployments.subtitle}>
         {createButton}
       </PageHeader>
+      <Registering />
       <div className={classes.filters}>
         <TextInput
           aria-label={t.deployments.search}

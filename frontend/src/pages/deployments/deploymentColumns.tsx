@@ -1,3 +1,4 @@
+import { VisuallyHidden } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import type { Deployment } from "../../api/types";
 import type { Column } from "../../components/DataTable";
@@ -98,7 +99,7 @@ const REST: Column<Deployment>[] = [
   },
   {
     id: "menu",
-    header: "",
+    header: () => <VisuallyHidden>{t.actions.column}</VisuallyHidden>,
     enableSorting: false,
     meta: { end: true },
     cell: ({ row }) => <DeploymentMenu deployment={row.original} />,

@@ -1,4 +1,4 @@
-import { Button } from "@mantine/core";
+import { Button, VisuallyHidden } from "@mantine/core";
 import type { Key } from "../../api/types";
 import type { Column } from "../../components/DataTable";
 import { StatePill } from "../../components/StatePill";
@@ -61,7 +61,7 @@ export function keyColumns(revoke: ((key: Key) => void) | undefined): Column<Key
     },
     {
       id: "actions",
-      header: "",
+      header: () => <VisuallyHidden>{t.actions.column}</VisuallyHidden>,
       enableSorting: false,
       meta: { end: true },
       cell: ({ row }) =>

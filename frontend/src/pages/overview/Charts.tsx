@@ -26,16 +26,17 @@ export function Charts({ figures, level }: Props) {
       // Good is drawn over offered: what stays visible of offered is what was late.
       requests: [at, rows.map((r) => r.offered / step), rows.map((r) => r.good / step)],
       tokens: [at, rows.map((r) => r.tokens / step), rows.map((r) => r.good_tokens / step)],
-      ttft: [at, rows.map((r) => r.ttft_ms.p50), rows.map((r) => r.ttft_ms.p95)],
-      tpot: [at, rows.map((r) => r.tpot_ms.p50), rows.map((r) => r.tpot_ms.p95)],
+      ttft: [at, rows.map((r) => r.ttft_ms.p95), rows.map((r) => r.ttft_ms.p50)],
+      tpot: [at, rows.map((r) => r.tpot_ms.p95), rows.map((r) => r.tpot_ms.p50)],
       fluidity: column((r) => r.fluidity_p5),
       goodput: column((r) => r.goodput),
     };
   }, [at, rows, step]);
 
+  // The p50 is drawn last, above the p95 that it often equals.
   const quantiles = [
-    { label: "p50", color: "accent" as const },
     { label: "p95", color: "accent-2" as const },
+    { label: "p50", color: "accent" as const },
   ];
   return (
     <div className={classes.charts} data-testid="charts">

@@ -15,7 +15,7 @@ function safeNext(next: string | undefined): string {
 }
 
 export function SignInPage() {
-  const { next } = useSearch({ from: "/signin" });
+  const { next, ended } = useSearch({ from: "/signin" });
   const navigate = useNavigate();
   const queries = useQueryClient();
   const me = useMe();
@@ -38,6 +38,11 @@ export function SignInPage() {
           <Title order={1}>{t.signin.title}</Title>
           <p className={classes.text}>{t.signin.text}</p>
         </div>
+        {ended && !signIn.error && (
+          <p className={classes.ended} role="status">
+            {t.signin.ended}
+          </p>
+        )}
         <Stack gap="sm">
           <TextInput
             label={t.signin.email}
