@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import time
 from typing import Any
 
 import openai
@@ -12,6 +13,7 @@ import pytest
 from asgiref.sync import SyncToAsync
 from django.db.backends.utils import CursorWrapper
 
+from berth.gateway.chat_request import parse_chat
 from berth.live import names
 from helpers.gateway import MODEL, TENANT, Running, chat, events, make_key, make_route
 from helpers.stub_door import Call, StubDoor, good, tokens
@@ -138,6 +140,16 @@ async def test_names_a_client_invents_take_no_more_than_so_much_room(running: Ru
     assert max(len(name) for name in ignored) <= 64
     async with running.post(body):
         assert running.gateway.ignored["made_up_0"] == 2, "a name that has its place goes on being counted"
+
+
+def test_a_million_fields_nobody_knows_cost_little() -> None:
+    """They are read on the loop that carries everyone's streams."""
+    known = b'{"model":"m","temperature":0.5,"messages":[{"role":"user","content":"x"}]'
+    huge = known + b"".join(b',"f%d":1' % number for number in range(600_000)) + b"}"
+    begun = time.process_time()
+    request = parse_chat(huge)
+    assert time.process_time() - begun < 0.3
+    assert set(json.loads(request.for_door())) == {"model", "messages", "temperature", "stream", "stream_options"}
 
 
 async def test_the_default_output_limit_is_echoed(running: Running) -> None:
