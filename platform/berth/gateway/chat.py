@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from berth.gateway.app import Gateway
 
 BODY_TIMEOUT_S = 30.0
+
+log = logging.getLogger(__name__)
 
 
 class ClientLeft(Exception):
@@ -59,6 +62,12 @@ async def chat(gateway: Gateway, headers: dict[bytes, bytes], receive: Receive, 
         if key is not None and exchange is None:
             gateway.accounts.count_invalid(key.tenant_id)
         await send_error(send, error, request_id)
+    except Exception:
+        if exchange is not None:  # it answers for itself, and may have begun to
+            raise
+        log.exception("request_failed", extra={"request_id": request_id})
+        failed = ApiError(500, "The gateway failed on this request.", code="internal_error")
+        await send_error(send, failed, request_id)
 
 
 def find_route(gateway: Gateway, key: Key, request: ChatRequest) -> Route:

@@ -146,3 +146,15 @@ async def test_paths_and_methods(running: Running, method: str, path: str, statu
     async with running.http.request(method, running.base + path, headers=running.headers) as answer:
         check(json.loads(await answer.text()))
     assert (answer.status, answer.headers.get("allow")) == (status, allow)
+
+
+async def test_a_fault_of_ours_is_an_error_object_too(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(body: bytes) -> None:
+        raise RuntimeError("inner secret")
+
+    monkeypatch.setattr("berth.gateway.chat.parse_chat", broken)
+    async with running.post() as answer:
+        text = await answer.text()
+    assert (answer.status, check(json.loads(text))["code"]) == (500, "internal_error")
+    assert "inner secret" not in text
+    assert answer.headers["x-request-id"].startswith("req_")
