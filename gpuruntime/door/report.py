@@ -24,7 +24,6 @@ from gpuruntime.protocol import Ended, ProtocolError, RuntimeHello, Stats, Work,
 STATS_S = 1.0
 BATCH_S = 0.05
 RESEND_S = 10.0
-MAX_TENANTS = 256
 
 log = logging.getLogger("gpuruntime.report")
 

@@ -10,10 +10,9 @@ from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
 from gpuruntime.engine.contention import ThreadGovernor
 from gpuruntime.engine.core import EngineCore
 from gpuruntime.engine.ledger import Ledger
+from gpuruntime.modelinfo import DEFAULT_CONTEXT
 from gpuruntime.models.config import ModelConfig, load_model_config
 from gpuruntime.roofline import ModelShape
-
-DEFAULT_MAX_MODEL_LEN = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
 def resolve_max_len(config: EngineConfig, model_config: ModelConfig) -> int:
     """The context in tokens; a setting beyond the model's own is refused, not clamped."""
     if config.max_model_len is None:
-        return min(model_config.max_position, DEFAULT_MAX_MODEL_LEN)
+        return min(model_config.max_position, DEFAULT_CONTEXT)
     if config.max_model_len > model_config.max_position:
         raise ValueError(
             f"max_model_len {config.max_model_len}: the model was made for {model_config.max_position} tokens"

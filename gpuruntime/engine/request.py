@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
-from gpuruntime.backend import FinishReason, SamplingParams
+from gpuruntime.backend import SamplingParams
 from gpuruntime.engine.config import BLOCK_TOKENS
 from gpuruntime.engine.kv import BlockHash, chain_hash, root_hash
 
@@ -69,7 +69,6 @@ class Request:
     preemptions: int = 0
     accounted: bool = False
     executed_ideal_s: float = 0.0
-    finish_reason: FinishReason | None = None
 
     @property
     def num_output(self) -> int:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SUPPORTED_ARCHITECTURES = ("LlamaForCausalLM",)
-SUPPORTED_ROPE = ("default", "linear", "llama3")
+from gpuruntime.modelinfo import SUPPORTED_ARCHITECTURES, SUPPORTED_ROPE
 
 
 class UnsupportedModel(ValueError):
