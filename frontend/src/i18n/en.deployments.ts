@@ -12,6 +12,7 @@ export const enDeployments = {
   noMatchText: "Nothing here has this name and state.",
   clear: "Clear filters",
   registering: (name: string, progress: string) => `Model ${name} is being registered: ${progress}`,
+  lastFailure: (reason: string) => `The last replica failed: ${reason}.`,
   noTraffic: "no requests",
   open: "Open in playground",
   menu: (name: string) => `Actions for ${name}`,

@@ -15,6 +15,7 @@ import { DeploymentMetrics } from "./DeploymentMetrics";
 import { DeploymentReplicas } from "./DeploymentReplicas";
 import { DeploymentSettings } from "./DeploymentSettings";
 import classes from "./Deployments.module.css";
+import { LastFailure } from "./LastFailure";
 import { ReplicaLogs } from "./ReplicaLogs";
 
 const TABS = ["metrics", "replicas", "logs", "use", "settings"] as const;
@@ -82,6 +83,7 @@ export function DeploymentPage() {
         )}
         <DeploymentMenu deployment={deployment} />
       </PageHeader>
+      <LastFailure deployment={deployment} />
       <DeploymentFacts deployment={deployment} />
       <Tabs value={tab} onChange={open} keepMounted={false}>
         <Tabs.List mb="md" className={classes.tabs}>

@@ -15,7 +15,7 @@ import classes from "./Playground.module.css";
 import { SettingsForm } from "./SettingsForm";
 import { DEFAULTS, type Settings, toBody } from "./settings";
 import { useChat } from "./useChat";
-import { useTargets } from "./useTargets";
+import { useFirstTarget, useTargets } from "./useTargets";
 
 export function PlaygroundPage() {
   const search = useSearch({ from: "/t/$scope/playground" });
@@ -23,15 +23,20 @@ export function PlaygroundPage() {
   const { current, canUse } = useScope();
   const tenant = current?.tenant ?? search.tenant;
   const targets = useTargets(tenant);
+  const first = useFirstTarget(tenant, targets.data);
   const chat = useChat();
   const [settings, setSettings] = useState<Settings>(DEFAULTS);
   const [settingsOpen, drawer] = useDisclosure(false);
   const [codeOpen, code] = useDisclosure(false);
-  const chosen = targets.data?.find((d) => d.id === search.deployment) ?? targets.data?.[0];
+  const chosen = targets.data?.find((d) => d.id === search.deployment) ?? first;
   const words = t.playground;
 
   const send = (text: string) => {
-    if (tenant && chosen) chat.send(text, { tenant, model: chosen.name }, settings);
+    if (!tenant || !chosen) return;
+    // A conversation stays with whom it began, whatever becomes ready or lost meanwhile.
+    if (!search.deployment)
+      void navigate({ search: (s) => ({ ...s, deployment: chosen.id }), replace: true });
+    chat.send(text, { tenant, model: chosen.name }, settings);
   };
   const form = <SettingsForm settings={settings} onChange={setSettings} />;
   return (
