@@ -41,7 +41,8 @@ def sign_in(browser: Browser, cluster: Cluster, email: str, password: str, width
     page.get_by_label("E-mail").fill(email)
     page.get_by_role("textbox", name="Password").fill(password)
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_test_id("user-menu").first).to_be_visible()
+    page.wait_for_url("**/t/**")
+    expect(page.get_by_role("heading").first).to_be_visible()
     return page
 
 
