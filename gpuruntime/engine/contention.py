@@ -14,8 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 PERIOD_S = 0.1
-# A core too many costs tenfold, one too few less than twofold: others' use is believed at once, its end slowly.
-_FALL = 0.3
+_SMOOTHING = 0.5
 _UP, _DOWN = 0.6, 0.4
 
 
@@ -43,7 +42,7 @@ class ThreadGovernor:
         self.threads = most
 
     def watch(self) -> None:
-        """Looks again when ``PERIOD_S`` has passed; cheap enough for every step, and for an idle engine's waits."""
+        """Looks again when ``PERIOD_S`` has passed; cheap enough for every step."""
         now_s = self._clock()
         then_s, busy_then, own_then = self._last
         if self._most == 1 or now_s - then_s < PERIOD_S:
@@ -51,7 +50,7 @@ class ThreadGovernor:
         busy, own = self._busy(), self._own()
         self._last = (now_s, busy, own)
         others = max(0.0, (busy - busy_then) - (own - own_then)) / (now_s - then_s)
-        self._others = others if others > self._others else self._others + _FALL * (others - self._others)
+        self._others += _SMOOTHING * (others - self._others)
         free = self._cores - self._others
         # Between the two borders the count stays as it is, so that a neighbour at half a core causes no flutter.
         lower, upper = int(free + _DOWN), int(free + _UP)

@@ -92,7 +92,7 @@ class EngineThread:
         steps = 0
         while True:
             outputs: list[StepOutput] = []
-            if not self._drain(core, governor, probe, outputs):
+            if not self._drain(core, probe, outputs):
                 return
             if core.busy:
                 governor.watch()
@@ -104,9 +104,7 @@ class EngineThread:
             if outputs:
                 self._post(self._deliver, outputs)
 
-    def _drain(
-        self, core: EngineCore, governor: ThreadGovernor, probe: Iterator[None], outputs: list[StepOutput]
-    ) -> bool:
+    def _drain(self, core: EngineCore, probe: Iterator[None], outputs: list[StepOutput]) -> bool:
         """Takes every command that is there, waiting for one when idle; False when told to stop."""
         while True:
             try:
@@ -114,7 +112,6 @@ class EngineThread:
             except queue.Empty:
                 if core.busy or outputs:
                     return True
-                governor.watch()  # so that the first step already knows of the neighbours
                 next(probe, None)
                 continue
             if isinstance(command, Stop):

@@ -38,17 +38,6 @@ def test_busy_neighbours_get_their_cores_and_idle_ones_give_them_back() -> None:
     assert machine.run(0.0) == machine.cores
 
 
-def test_a_neighbour_is_believed_at_the_first_look_and_its_end_only_later() -> None:
-    machine = Machine()
-    if machine.cores == 1:
-        return
-    assert machine.run(1.0, steps=1) == machine.cores - 1
-    assert machine.run(0.0, steps=1) == machine.cores - 1
-    assert machine.run(1.0, steps=1) == machine.cores - 1
-    assert machine.run(0.0, steps=8) == machine.cores
-    assert machine.applied == [machine.cores - 1, machine.cores]
-
-
 def test_a_neighbour_at_half_a_core_causes_no_flutter() -> None:
     machine = Machine()
     machine.run(1.0)
