@@ -48,7 +48,8 @@ class RuntimeConfig(msgspec.Struct, kw_only=True):
     """A runtime's whole configuration, read once from stdin.
 
     ``run_file`` is where it reports itself (``RunFile``); ``control_url`` (``ws://...``) may be empty: then the
-    runtime serves without reporting. ``token`` opens its door and its websocket.
+    runtime serves without reporting. ``token`` opens its door and its websocket. ``device_share``: what the seat is
+    of its device; a second on it is so much of a device-second (docs/goodput.md).
     """
 
     replica_id: str
@@ -64,6 +65,7 @@ class RuntimeConfig(msgspec.Struct, kw_only=True):
     port: int = 0
     drain_timeout_s: float = 600.0
     device_uuid: str = ""
+    device_share: float = 1.0
     engine: EngineSettings = EngineSettings()
     v: int = VERSION
 
@@ -133,6 +135,7 @@ class ReplicaSpec(msgspec.Struct, kw_only=True):
     model_files: dict[str, str]
     model_bytes: int
     device_uuid: str
+    device_share: float = 1.0
     memory_bytes: int
     engine: EngineSettings
     drain_timeout_s: float = 600.0

@@ -34,6 +34,7 @@ def _native(config: RuntimeConfig) -> Backend:
             kv_bytes=settings.kv_bytes,
             threads=settings.threads,
             cache_dir=Path(config.cache_dir) if config.cache_dir else None,
+            device_share=config.device_share,
         )
     )
 

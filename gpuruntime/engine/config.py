@@ -26,6 +26,7 @@ class EngineConfig:
     threads: of the step; default every core this process may run on.
     seed: of requests that bring none; default: drawn from the operating system.
     cache_dir: where measured device rates are kept; default: measured again in every process.
+    device_share: of the device that the engine's slice is; its seconds are booked as so much of device-seconds.
     prefix_cache: keep the blocks of finished requests for later prompts with the same beginning and salt.
     """
 
@@ -39,6 +40,7 @@ class EngineConfig:
     threads: int | None = None
     seed: int | None = None
     cache_dir: Path | None = None
+    device_share: float = 1.0
     prefix_cache: bool = True
 
     def validate(self) -> None:
@@ -62,6 +64,8 @@ class EngineConfig:
         cores = available_cores()
         if self.threads is not None and not 1 <= self.threads <= cores:
             errors.append(f"threads {self.threads}: must be between 1 and the {cores} cores of this process")
+        if not 0 < self.device_share <= 1:
+            errors.append(f"device_share {self.device_share}: must be above 0 and at most 1")
         if self.seed is not None and not 0 <= self.seed < 1 << 64:
             errors.append(f"seed {self.seed}: must be between 0 and 2^64 - 1")
         if errors:

@@ -16,10 +16,15 @@ _EWMA = 0.1
 
 
 class Ledger:
-    """Totals that only grow, and the timings of each request. ``rates`` is None until the device was measured."""
+    """Totals that only grow, and the timings of each request. ``rates`` is None until the device was measured.
 
-    def __init__(self, shape: ModelShape, *, kv_capacity_tokens: int, max_seqs: int) -> None:
+    Rates are of the slice, so ideal seconds are the slice's; busy and ideal seconds are booked as device-seconds, of
+    which a slice has only its share: else a quarter of a device could be busy for four times what is provisioned.
+    """
+
+    def __init__(self, shape: ModelShape, *, kv_capacity_tokens: int, max_seqs: int, device_share: float = 1.0) -> None:
         self.shape = shape
+        self._device_share = device_share
         self.rates: DeviceRates | None = None
         self._kv_capacity_tokens = kv_capacity_tokens
         self._max_seqs = max_seqs
@@ -52,7 +57,7 @@ class Ledger:
     def step(self, rows: Sequence[Row], took_s: float) -> None:
         """Books one step that ran ``rows`` and took ``took_s`` seconds."""
         self._steps += 1
-        self._busy_s += took_s
+        self._busy_s += took_s * self._device_share
         self._completion_tokens += sum(row.samples for row in rows)
         took_ms = took_s * 1000
         self._step_ms = took_ms if self._step_ms is None else self._step_ms + _EWMA * (took_ms - self._step_ms)
@@ -106,8 +111,8 @@ class Ledger:
         if self.rates is None:
             return 0.0
         if row.count == 1 and row.start >= row.request.prompt_len:
-            return ideal_decode_s(self.shape, self.rates, self._best_batch, row.start + 1)
-        return ideal_prefill_s(self.shape, self.rates, row.count, row.start)
+            return self._device_share * ideal_decode_s(self.shape, self.rates, self._best_batch, row.start + 1)
+        return self._device_share * ideal_prefill_s(self.shape, self.rates, row.count, row.start)
 
     def _delivered_ideal_s(self, request: Request) -> float:
         """What the client got, had every token been computed once: nothing for recompute or evicted prefixes."""
@@ -117,4 +122,5 @@ class Ledger:
         prefill_s = ideal_prefill_s(self.shape, self.rates, new, request.prompt_len - new)
         steps = request.num_output - 1
         context = request.prompt_len + (steps + 1) // 2
-        return prefill_s + ideal_decode_s(self.shape, self.rates, self._best_batch, context, steps)
+        decode_s = ideal_decode_s(self.shape, self.rates, self._best_batch, context, steps)
+        return self._device_share * (prefill_s + decode_s)

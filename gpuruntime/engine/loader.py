@@ -45,7 +45,7 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
     runner = ModelRunner(config, model_config, max_len)
     capacity = runner.num_blocks * BLOCK_TOKENS
     shape = model_shape(model_config, runner.dtype.itemsize)
-    ledger = Ledger(shape, kv_capacity_tokens=capacity, max_seqs=config.max_num_seqs)
+    ledger = Ledger(shape, kv_capacity_tokens=capacity, max_seqs=config.max_num_seqs, device_share=config.device_share)
     core = EngineCore(
         runner,
         ledger,

@@ -223,6 +223,7 @@ class Replica:
             host=self.settings.host,
             drain_timeout_s=spec.drain_timeout_s,
             device_uuid=spec.device_uuid,
+            device_share=spec.device_share,
             engine=spec.engine,
         )
         record = ProcessRecord(

@@ -128,6 +128,7 @@ def make_engine(
     cache: bool = True,
     dtype: Any = "fp32",
     runner: ModelRunner | None = None,
+    device_share: float = 1.0,
 ) -> Engine:
     """An engine over ``blocks`` KV blocks; pass ``runner`` to reuse loaded weights with fewer blocks."""
     model_config = load_model_config(model_dir)
@@ -136,7 +137,8 @@ def make_engine(
         kv_bytes = blocks * 16 * model_config.kv_bytes_per_token(element)
         config = EngineConfig(model_dir, dtype=dtype, kv_bytes=kv_bytes)
         runner = ModelRunner(config, model_config, min(model_config.max_position, 4096))
-    ledger = Ledger(model_shape(model_config, 4), kv_capacity_tokens=blocks * 16, max_seqs=max_seqs)
+    shape = model_shape(model_config, 4)
+    ledger = Ledger(shape, kv_capacity_tokens=blocks * 16, max_seqs=max_seqs, device_share=device_share)
     core = EngineCore(runner, ledger, max_seqs=max_seqs, max_tokens=max_tokens, num_blocks=blocks, cache=cache)
     return Engine(core, runner)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from berth.core.secrets import replica_token
 from berth.deployments.models import Deployment, Replica
 from berth.fleet.models import Node, Seat
+from berth.fleet.selectors import device_shares
 from gpuruntime import protocol
 
 
@@ -19,10 +20,11 @@ def desired_for(node: Node) -> protocol.Desired:
         .select_related("slice__gpu", "replica__deployment__model")
         .order_by("id")
     )
-    return protocol.Desired(generation=generation, replicas=[_spec(seat) for seat in seats])
+    shares = device_shares()
+    return protocol.Desired(generation=generation, replicas=[_spec(seat, shares) for seat in seats])
 
 
-def _spec(seat: Seat) -> protocol.ReplicaSpec:
+def _spec(seat: Seat, shares: dict[str, float]) -> protocol.ReplicaSpec:
     replica: Replica = seat.replica
     deployment: Deployment = replica.deployment
     model = deployment.model
@@ -36,6 +38,7 @@ def _spec(seat: Seat) -> protocol.ReplicaSpec:
         model_files=dict(model.files),
         model_bytes=model.size_bytes,
         device_uuid=seat.slice.gpu.uuid,
+        device_share=shares[seat.id],
         memory_bytes=seat.memory_bytes,
         engine=engine_settings(deployment),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections import Counter
 
 from django.db.models import Count, F, IntegerField, OuterRef, Prefetch, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
@@ -36,3 +37,17 @@ def schedulable_devices() -> QuerySet[Gpu]:
     """Present devices of nodes that are not cordoned, in a stable order."""
     usable = devices().filter(present=True, node__cordoned=False).select_related("node")
     return usable.order_by("node__name", "index", "id")
+
+
+def device_shares() -> dict[str, float]:
+    """What each seat, by id, is of its device: its slice's units of all, split by memory with the slice's others."""
+    rows = list(Seat.objects.select_related("slice__gpu").prefetch_related("slice__units"))
+    memory: Counter[str] = Counter()
+    for row in rows:
+        memory[row.slice_id] += row.memory_bytes
+    shares = {}
+    for row in rows:
+        of_device = len(row.slice.units.all()) / max(1, row.slice.gpu.units)
+        of_slice = row.memory_bytes / memory[row.slice_id] if memory[row.slice_id] else 1.0
+        shares[row.id] = of_device * of_slice
+    return shares

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from berth.deployments.models import Replica
 from berth.fleet.models import Gpu, Seat
+from berth.fleet.selectors import device_shares
 from berth.metering.cells import SeatShare
 from berth.tenants.models import Tenant
 
@@ -54,18 +55,9 @@ def read_inventory() -> Inventory:
 
 
 def _seats() -> tuple[SeatShare, ...]:
-    """A slice is its units of all its device's; seats on one slice split it by their memory."""
-    rows = list(
-        Seat.objects.select_related("slice__gpu", "replica").prefetch_related("slice__units").order_by("id"),
+    shares = device_shares()
+    rows = Seat.objects.filter(id__in=shares).select_related("slice", "replica").order_by("id")
+    return tuple(
+        SeatShare(row.replica.id, row.replica.deployment_id, row.replica.tenant_id, row.slice.gpu_id, shares[row.id])
+        for row in rows
     )
-    memory: Counter[str] = Counter()
-    for row in rows:
-        memory[row.slice_id] += row.memory_bytes
-    shares = []
-    for row in rows:
-        gpu = row.slice.gpu
-        of_device = len(row.slice.units.all()) / max(1, gpu.units)
-        of_slice = row.memory_bytes / memory[row.slice_id] if memory[row.slice_id] else 1.0
-        replica = row.replica
-        shares.append(SeatShare(replica.id, replica.deployment_id, replica.tenant_id, gpu.id, of_device * of_slice))
-    return tuple(shares)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from gpuruntime.backend import SamplingParams
 from gpuruntime.engine.runner import ModelRunner
+from gpuruntime.roofline import DeviceRates
 from helpers.engine import Engine, greedy, greedy_reference, make_engine, save_random_llama
 
 PROMPTS = tuple(tuple((i * i * (k + 3) + 11 * k) % 200 + 3 for i in range(5 + 13 * k)) for k in range(6))
@@ -28,7 +30,7 @@ class World:
         self.greedy = [greedy_reference(reference, prompt, LENGTH) for prompt in ALL]
         self.sampled = [self._alone(index) for index in range(len(ALL))]
 
-    def engine(self, *, blocks: int = 64, **settings: int) -> Engine:
+    def engine(self, *, blocks: int = 64, **settings: Any) -> Engine:
         return make_engine(self.model_dir, blocks=blocks, runner=self.runner, **settings)
 
     def params(self, index: int, sampled: bool) -> SamplingParams:
@@ -150,3 +152,22 @@ def test_counters_add_up(world: World) -> None:
     assert (stats.running, stats.waiting) == (0, 0)
     assert stats.busy_s_total > 0
     assert stats.kv_blocks_free + stats.kv_blocks_cached == stats.kv_blocks_total  # type: ignore[operator]
+
+
+def test_a_quarter_of_a_device_books_a_quarter_of_the_seconds(world: World) -> None:
+    booked = {}
+    for share in (1.0, 0.25):
+        engine = world.engine(device_share=share)
+        engine.core.ledger.set_rates(DeviceRates(flops_per_s=1e9, bytes_per_s=1e9))
+        key = engine.add(ALL[1], greedy(6))
+        engine.drain()
+        timings = engine.ends[key].timings
+        assert timings is not None
+        booked[share] = (timings.ideal_s, timings.executed_ideal_s, engine.core.stats().ideal_s_total)
+    assert booked[0.25] == pytest.approx([value / 4 for value in booked[1.0]])  # type: ignore[operator]
+    assert min(value or 0 for value in booked[0.25]) > 0
+
+    ledger = world.engine(device_share=0.25).core.ledger
+    ledger.step([], 2.0)
+    counts = ("running", "waiting", "kv_blocks_total", "kv_blocks_free", "kv_blocks_cached", "preemptions_total")
+    assert ledger.stats(**dict.fromkeys(counts, 0)).busy_s_total == 0.5
