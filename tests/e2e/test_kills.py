@@ -59,6 +59,7 @@ class Call:
     url: str
     key: str
     max_tokens: int
+    text: str = "Write a very long story about a lighthouse keeper and the sea."
     tokens: int = 0
     finish: str | None = None
     error: Exception | None = None
@@ -73,7 +74,7 @@ class Call:
         try:
             for chunk in client.chat.completions.create(
                 model=DEPLOYMENT,
-                messages=messages("Write a very long story about a lighthouse keeper and the sea."),  # type: ignore[arg-type]
+                messages=messages(self.text),  # type: ignore[arg-type]
                 temperature=0.7,
                 max_tokens=self.max_tokens,
                 stream=True,
@@ -106,6 +107,10 @@ def test_a_killed_runtime_with_a_second_alive(
 ) -> None:
     ready = cluster.replicas(operator, demo.deployment_id)
     victim = ready[0]
+    made = operator.post("keys", {"tenant": demo.tenant_id, "name": "crashed"})
+    # Different first words, so that both replicas have some of them.
+    begun = [Call(gateway, made["token"], 120, f"Chapter {i}: the sea.") for i in range(8)]
+    eventually(lambda: all(call.tokens > 2 for call in begun), 40, "all streams have tokens")
     states: list[str] = []
     stop = threading.Event()
 
@@ -131,6 +136,18 @@ def test_a_killed_runtime_with_a_second_alive(
     watcher.join(5)
     assert states[0] == "ready"
     assert "lost" in states, states
+
+    ends = [call.result() for call in begun]
+    crashed = [call for call, end in zip(begun, ends, strict=True) if end is None]
+    assert {end for end in ends if end} <= {"length"}
+    assert all(isinstance(call.error, openai.APIError) for call in crashed)
+    path = f"usage?tenant={demo.tenant_id}&key={made['key']['id']}"
+    rows = eventually(lambda: len(r := operator.get(path)["results"]) == 8 and r, 40, "all eight are posted")
+    assert [row["outcome"] for row in rows].count("completed") == 8 - len(crashed)
+    assert {row["outcome"] for row in rows} <= {"completed", "truncated"}
+    # The dead door cannot say: what passed the gateway is billed, and the last token may have had no text yet.
+    billed = sum(row["completion_tokens"] for row in rows if row["outcome"] == "truncated")
+    assert 0 <= billed - sum(call.tokens for call in crashed) <= len(crashed)
 
 
 @contextmanager
