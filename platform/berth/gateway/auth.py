@@ -49,7 +49,7 @@ async def authenticate_soon(authorization: str, keeper: SnapshotSource) -> Key:
 
 def _is_newborn(authorization: str, snapshot: Snapshot) -> bool:
     parts = keys.split(authorization.partition(" ")[2].strip())
-    if parts is None or parts[0] in snapshot.keys:
+    if parts is None or parts[0] in snapshot.keys or parts[0] in snapshot.closed_keys:
         return False
     try:
         return abs(time.time() - created_s(parts[0])) < NEWBORN_S

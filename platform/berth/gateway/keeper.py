@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from datetime import timedelta
 
 import redis
 from django.db import DatabaseError, connection
@@ -21,6 +22,7 @@ from berth.core.secrets import replica_token, tenant_salt
 from berth.core.version import current_version
 from berth.deployments.models import Deployment, ReplicaState
 from berth.deployments.models import Replica as ReplicaRow
+from berth.gateway.auth import NEWBORN_S
 from berth.gateway.snapshot import Key, Limits, Replica, Route, Snapshot
 from berth.live.names import CONFIG_CHANNEL
 from berth.slas.models import Contract
@@ -28,6 +30,7 @@ from berth.tenants.models import ApiKey
 
 POLL_S = 0.5
 REBUILD_S = 10.0
+YOUNG = timedelta(seconds=2 * NEWBORN_S)
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +38,8 @@ log = logging.getLogger(__name__)
 def build() -> Snapshot:
     """Reads the version first: a change while the rows are read is then seen by the next poll."""
     version = current_version()
-    return Snapshot(version, _keys(), _routes(), _replicas())
+    keys = _keys()
+    return Snapshot(version, keys, _routes(), _replicas(), _closed_keys(keys))
 
 
 def _keys() -> dict[str, Key]:
@@ -49,6 +53,11 @@ def _keys() -> dict[str, Key]:
         )
         for row in rows
     }
+
+
+def _closed_keys(usable: Container[str]) -> frozenset[str]:
+    lately = ApiKey.objects.for_platform().filter(created_at__gt=timezone.now() - YOUNG)
+    return frozenset(key_id for key_id in lately.values_list("id", flat=True) if key_id not in usable)
 
 
 def _routes() -> dict[tuple[str, str], Route]:

@@ -63,10 +63,13 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
+    """``closed_keys``: made a moment ago and already of no use, as far as ``auth`` would else wait for them."""
+
     version: int = -1
     keys: Mapping[str, Key] = field(default_factory=dict)
     routes: Mapping[tuple[str, str], Route] = field(default_factory=dict)
     replicas: Mapping[str, tuple[Replica, ...]] = field(default_factory=dict)
+    closed_keys: frozenset[str] = frozenset()
 
     def models_of(self, tenant_id: str) -> list[Route]:
         found = [route for (tenant, _), route in self.routes.items() if tenant == tenant_id]

@@ -106,6 +106,20 @@ def test_a_key_works_the_moment_it_was_made(keeper: Keeper) -> None:
         assert asyncio.run(authenticate_soon(f"Bearer {token}", keeper)).id == key.id
 
 
+def test_a_key_revoked_the_moment_it_was_made_is_refused_without_a_wait(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("berth.gateway.auth.PATIENCE_S", 60.0)
+    key, token = create_key(tenant=make_tenant(), name="k", actor="test")
+    within(keeper, 2, lambda snapshot: key.id in snapshot.keys)
+    revoke_key(key=key, actor="test")
+    within(keeper, 1, lambda snapshot: key.id not in snapshot.keys)
+    begun = time.monotonic()
+    with pytest.raises(ApiError):
+        asyncio.run(authenticate_soon(f"Bearer {token}", keeper))
+    assert time.monotonic() - begun < 10
+
+
 def test_an_unknown_key_is_waited_for_only_while_it_may_be_new(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("berth.gateway.auth.PATIENCE_S", 0.2)
     secret = "a" * 43
