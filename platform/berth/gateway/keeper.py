@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from datetime import timedelta
 
 import redis
@@ -38,8 +38,7 @@ log = logging.getLogger(__name__)
 def build() -> Snapshot:
     """Reads the version first: a change while the rows are read is then seen by the next poll."""
     version = current_version()
-    keys = _keys()
-    return Snapshot(version, keys, _routes(), _replicas(), _closed_keys(keys))
+    return Snapshot(version, _keys(), _routes(), _replicas(), _closed_keys())
 
 
 def _keys() -> dict[str, Key]:
@@ -55,9 +54,12 @@ def _keys() -> dict[str, Key]:
     }
 
 
-def _closed_keys(usable: Container[str]) -> frozenset[str]:
-    lately = ApiKey.objects.for_platform().filter(created_at__gt=timezone.now() - YOUNG)
-    return frozenset(key_id for key_id in lately.values_list("id", flat=True) if key_id not in usable)
+def _closed_keys() -> frozenset[str]:
+    """By their own marks, not by their absence from ``_keys``: one may have been made between the two reads."""
+    now = timezone.now()
+    closed = Q(revoked_at__isnull=False) | Q(expires_at__lte=now) | Q(tenant__suspended_at__isnull=False)
+    lately = ApiKey.objects.for_platform().filter(closed, created_at__gt=now - YOUNG)
+    return frozenset(lately.values_list("id", flat=True))
 
 
 def _routes() -> dict[tuple[str, str], Route]:
