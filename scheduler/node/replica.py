@@ -145,7 +145,7 @@ class Replica:
         pause = backoff_s(self.restarts)
         self.wait.due = now + pause
         reason = f"The runtime ended ({ending})" + (f": {said}" if said else "")
-        self.wait.reason = f"{reason}; restart {self.restarts} {pause:g} s after it"
+        self.wait.reason = f"{reason}; restart {self.restarts} follows {pause:g} s later"
         # One crash counts once, also for an agent that starts before the restart is due.
         record.pid, record.start_time, record.restarts = 0, 0.0, self.restarts
         process.write_record(self.state, record)

@@ -124,7 +124,7 @@ def test_crash_is_restarted_with_backoff_and_its_reason(bench: Any, spec: Spec) 
     begun = time.monotonic()
     failed = bench.until_state("failed")
     assert failed.restarts == 1
-    assert failed.reason == "The runtime ended (exit code 7): about to break; restart 1 0.5 s after it"
+    assert failed.reason == "The runtime ended (exit code 7): about to break; restart 1 follows 0.5 s later"
     bench.until(lambda: bench.seen().restarts == 3, within_s=15)
     assert time.monotonic() - begun >= 0.5 + 1.0
 
@@ -158,7 +158,7 @@ def test_a_runtime_that_died_with_its_agent_is_never_reported_ready(bench: Any, 
     bench.supervisor.step()
     assert (bench.seen().state, bench.seen().reason) == (
         "lost",
-        "The runtime ended (found dead); restart 1 0.5 s after it",  # no last line of its log: it was killed
+        "The runtime ended (found dead); restart 1 follows 0.5 s later",  # no last line of its log: it was killed
     )
     assert bench.until_state("ready").restarts == 1
 
@@ -168,7 +168,7 @@ def test_a_signals_victim_is_not_said_to_have_given_a_reason(bench: Any, spec: S
     bench.want(spec())
     os.kill(bench.until_state("ready").pid, getattr(signal, name))
     bench.until(lambda: bench.seen().restarts == 1)
-    assert bench.seen().reason == f"The runtime ended (killed by {name}); restart 1 0.5 s after it"
+    assert bench.seen().reason == f"The runtime ended (killed by {name}); restart 1 follows 0.5 s later"
 
 
 def test_one_crash_counts_once_over_a_restart_of_the_agent(bench: Any, spec: Spec) -> None:
