@@ -77,8 +77,9 @@ class Run:
         marked = []
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
-                # PostgreSQL writes its title over its environment, so it is asked for by its folder below.
-                if entry.name.isdigit() and self.mark.encode() in (entry / "environ").read_bytes():
+                # PostgreSQL and Redis write their titles over their environment: they are known by their folder.
+                here = entry.name.isdigit() and (entry / "cwd").readlink().is_relative_to(self.home)
+                if here or (entry.name.isdigit() and self.mark.encode() in (entry / "environ").read_bytes()):
                     marked.append(int(entry.name))
         return marked + Postgres(self.home / "postgres").processes()
 
