@@ -5,7 +5,7 @@ from __future__ import annotations
 from berth.core.secrets import replica_token
 from berth.deployments.models import Deployment, Replica
 from berth.fleet.models import Node, Seat
-from berth.fleet.selectors import device_shares
+from berth.fleet.selectors import device_shares, seats
 from gpuruntime import protocol
 
 
@@ -15,13 +15,10 @@ def desired_for(node: Node) -> protocol.Desired:
     The generation is read first: then what follows is at least as new as it says, never older.
     """
     generation = Node.objects.values_list("generation", flat=True).get(id=node.id)
-    seats = (
-        Seat.objects.filter(slice__gpu__node_id=node.id, replica__ended_at=None)
-        .select_related("slice__gpu", "replica__deployment__model")
-        .order_by("id")
-    )
-    shares = device_shares()
-    return protocol.Desired(generation=generation, replicas=[_spec(seat, shares) for seat in seats])
+    here = seats().filter(slice__gpu__node_id=node.id, replica__ended_at=None)
+    rows = list(here.select_related("slice__gpu", "replica__deployment__model"))
+    shares = device_shares(rows)
+    return protocol.Desired(generation=generation, replicas=[_spec(seat, shares) for seat in rows])
 
 
 def _spec(seat: Seat, shares: dict[str, float]) -> protocol.ReplicaSpec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections import Counter
+from collections.abc import Sequence
 
 from django.db.models import Count, F, IntegerField, OuterRef, Prefetch, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
@@ -39,9 +40,16 @@ def schedulable_devices() -> QuerySet[Gpu]:
     return usable.order_by("node__name", "index", "id")
 
 
-def device_shares() -> dict[str, float]:
-    """What each seat, by id, is of its device: its slice's units of all, split by memory with the slice's others."""
-    rows = list(Seat.objects.select_related("slice__gpu").prefetch_related("slice__units"))
+def seats() -> QuerySet[Seat]:
+    """With what ``device_shares`` reads of them."""
+    return Seat.objects.select_related("slice__gpu").prefetch_related("slice__units").order_by("id")
+
+
+def device_shares(rows: Sequence[Seat]) -> dict[str, float]:
+    """What each seat, by id, is of its device: its slice's units of all, split by memory with the slice's others.
+
+    ``rows``: of ``seats``, and of every slice in it all.
+    """
     memory: Counter[str] = Counter()
     for row in rows:
         memory[row.slice_id] += row.memory_bytes

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from berth.deployments.models import Replica
-from berth.fleet.models import Gpu, Seat
-from berth.fleet.selectors import device_shares
+from berth.fleet.models import Gpu
+from berth.fleet.selectors import device_shares, seats
 from berth.metering.cells import SeatShare
 from berth.tenants.models import Tenant
 
@@ -55,8 +55,8 @@ def read_inventory() -> Inventory:
 
 
 def _seats() -> tuple[SeatShare, ...]:
-    shares = device_shares()
-    rows = Seat.objects.filter(id__in=shares).select_related("slice", "replica").order_by("id")
+    rows = list(seats().select_related("slice__gpu", "replica"))
+    shares = device_shares(rows)
     return tuple(
         SeatShare(row.replica.id, row.replica.deployment_id, row.replica.tenant_id, row.slice.gpu_id, shares[row.id])
         for row in rows
