@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from gpuruntime.backend import Timings
+
 MAX_EVENT_BYTES = 4 << 20
 DONE = b"data: [DONE]\n\n"
 
@@ -30,23 +32,10 @@ class _Usage(msgspec.Struct):
     completion_tokens: int = 0
 
 
-class Berth(msgspec.Struct):
-    """The door's timings, from the last frame; external engines leave unknown fields null."""
-
-    queue_ms: float | None = None
-    prefill_ms: float | None = None
-    decode_ms: float | None = None
-    preemptions: int | None = None
-    cached_tokens: int | None = None
-    new_prompt_tokens: int | None = None
-    ideal_s: float | None = None
-    executed_ideal_s: float | None = None
-
-
 class _Chunk(msgspec.Struct):
     choices: list[msgspec.Raw] = []
     usage: _Usage | None = None
-    berth: Berth | None = None
+    berth: Timings | None = None
     error: msgspec.Raw = msgspec.Raw()
 
 
@@ -66,7 +55,7 @@ class StreamFilter:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     finish_reason: str = ""
-    berth: Berth | None = None
+    berth: Timings | None = None
     error: bytes | None = None
     done: bool = False
     _rest: bytes = b""

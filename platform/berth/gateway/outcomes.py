@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from berth.gateway.frames import Berth
 from berth.metering.records import UsageEvent
+from gpuruntime.backend import Timings
 from gpuruntime.goodput import Circumstances, Outcome, Verdict, judge
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Judged:
 
 def judge_exchange(exchange: Exchange, outcome: Outcome, status: int, ended_us: int) -> Judged:
     frames, line = exchange.frames, exchange.line
-    berth = frames.berth or Berth()
+    berth = frames.berth or Timings()
     seen = Circumstances(
         outcome=outcome,
         ended_us=ended_us,
@@ -67,7 +67,7 @@ def judge_exchange(exchange: Exchange, outcome: Outcome, status: int, ended_us: 
     )
 
 
-def _new_prompt_tokens(exchange: Exchange, berth: Berth) -> int:
+def _new_prompt_tokens(exchange: Exchange, berth: Timings) -> int:
     """The door's count; before its last frame, at most the whole prompt; before its first, a guess from the bytes."""
     if berth.new_prompt_tokens is not None:
         return berth.new_prompt_tokens
