@@ -159,7 +159,11 @@ class StubDoor:
             gone.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await gone
-            await work
+            try:
+                await work
+            except ConnectionError:  # the write noticed before the read that the other side closed
+                call.left.set()
+                raise
         else:
             call.left.set()
             work.cancel()
