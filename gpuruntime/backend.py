@@ -29,7 +29,13 @@ class EngineFailed(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How to pick tokens. ``temperature`` 0 is greedy; ``top_k`` 0 and ``top_p`` 1 switch the filter off."""
+    """How to pick tokens. ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 switch the filter off.
+
+    The penalties follow OpenAI (presence, frequency: of the output) and CTRL (repetition: of prompt and output; 1 is
+    off). ``logit_bias`` is added before everything else. Before ``min_tokens`` neither the end of the text nor
+    ``stop_token_ids`` can be picked. ``logprobs`` asks for that many alternatives beside each picked token, 0 for the
+    picked one alone; ``prompt_logprobs`` the same of the prompt's tokens.
+    """
 
     max_tokens: int
     temperature: float = 1.0
@@ -38,6 +44,27 @@ class SamplingParams:
     seed: int | None = None
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    min_tokens: int = 0
+    stop_token_ids: tuple[int, ...] = ()
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """One token's natural log probability under the model's own distribution (temperature 1, no filter, no penalty).
+
+    ``top``: the likeliest (token, logprob) pairs, likeliest first, as many as were asked for.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +100,9 @@ class Delta:
 
     ``text`` holds only whole code points and no part of a stop string; it may be empty while ``new_tokens`` is 1
     (bytes held back). ``completion_tokens`` is the running total counted by the engine. The last delta of a stream
-    has ``finish_reason`` and ``timings``; ``error`` is set when the reason is "error".
+    has ``finish_reason`` and ``timings``; ``error`` is set when the reason is "error". ``token_ids`` are the step's
+    tokens (several under speculation), ``logprobs`` one entry for each where they were asked for; ``prompt_logprobs``
+    comes with the first delta, None for the prompt's first token. External engines leave all three empty.
     """
 
     text: str
@@ -83,6 +112,9 @@ class Delta:
     finish_reason: FinishReason | None = None
     timings: Timings | None = None
     error: str | None = None
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+    prompt_logprobs: tuple[TokenLogprob | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

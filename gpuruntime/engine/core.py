@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,11 +24,16 @@ class StepOutput:
     timings: Timings | None = None
 
 
+class Result(Protocol):
+    @property
+    def tokens(self) -> tuple[int, ...]: ...
+
+
 class Runner(Protocol):
     """What computes a step; ``engine.runner.ModelRunner``, which imports torch, is one."""
 
-    def run(self, rows: Sequence[Row]) -> dict[int, int]:
-        """Computes the rows' K and V and returns the sampled token by request key."""
+    def run(self, rows: Sequence[Row]) -> Mapping[int, Result]:
+        """Computes the rows' K and V; the results of those that sample, by request key."""
         ...
 
 
@@ -66,12 +71,12 @@ class EngineCore:
         rows = self.scheduler.schedule()
         if not rows:
             raise RuntimeError("requests wait, but none can run: KV blocks were lost")
-        tokens = self._runner.run(rows)
+        results = self._runner.run(rows)
         now_s = time.monotonic()
         for row in rows:
             self._note(row, began_s)
         self.ledger.step(rows, now_s - began_s)
-        return [self._append(row.request, tokens[row.request.key], now_s) for row in rows if row.samples]
+        return [self._append(row.request, results[row.request.key].tokens[0], now_s) for row in rows if row.samples]
 
     def abort(self, key: int) -> StepOutput | None:
         """Frees everything the request holds, at any phase; None when it has already ended."""

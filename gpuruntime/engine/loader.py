@@ -38,20 +38,23 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     import torch
 
+    from gpuruntime.engine.executors import make_executor
     from gpuruntime.engine.runner import ModelRunner
+    from gpuruntime.engine.torch_executor import DTYPES
     from gpuruntime.kernels.rates import measure_rates
 
     torch.set_num_threads(config.resolved_threads)
-    runner = ModelRunner(config, model_config, max_len)
-    capacity = runner.num_blocks * BLOCK_TOKENS
-    shape = model_shape(model_config, runner.dtype.itemsize)
+    executor = make_executor(config, model_config, max_len)
+    capacity = executor.num_blocks * BLOCK_TOKENS
+    dtype = DTYPES[config.dtype]
+    shape = model_shape(model_config, dtype.itemsize)
     ledger = Ledger(shape, kv_capacity_tokens=capacity, max_seqs=config.max_num_seqs, device_share=config.device_share)
     core = EngineCore(
-        runner,
+        ModelRunner(executor),
         ledger,
         max_seqs=config.max_num_seqs,
         max_tokens=config.max_num_batched_tokens,
-        num_blocks=runner.num_blocks,
+        num_blocks=executor.num_blocks,
         cache=config.prefix_cache,
     )
     return LoadedEngine(
@@ -59,8 +62,8 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
         governor=ThreadGovernor(config.resolved_threads, torch.set_num_threads),
         max_model_len=max_len,
         kv_capacity_tokens=capacity,
-        weights_bytes=runner.weights_bytes,
-        probe=lambda: measure_rates(runner.dtype, config.cache_dir, config.resolved_threads, ledger.set_rates),
+        weights_bytes=executor.weights_bytes,
+        probe=lambda: measure_rates(dtype, config.cache_dir, config.resolved_threads, ledger.set_rates),
     )
 
 

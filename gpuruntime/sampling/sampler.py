@@ -14,16 +14,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gpuruntime.backend import SamplingParams
+
 CANDIDATES = 256
 
 
 @dataclass(frozen=True, slots=True)
-class RowParams:
-    """How one row is sampled; ``uniform`` is in [0, 1). Temperature 0 is greedy, top_k 0 and top_p 1 are off."""
+class SampleRow:
+    """How one row is sampled; ``uniform`` is in [0, 1)."""
 
-    temperature: float
-    top_k: int
-    top_p: float
+    params: SamplingParams
     uniform: float
 
 
@@ -33,14 +33,14 @@ def uniform(seed: int, index: int) -> float:
     return (int.from_bytes(digest, "little") >> 11) / (1 << 53)
 
 
-def sample(logits: Tensor, rows: Sequence[RowParams]) -> list[int]:
+def sample(logits: Tensor, rows: Sequence[SampleRow]) -> list[int]:
     """Token ids for fp32 ``logits [R, vocab]``. Raises ``FloatingPointError`` on logits that are not finite."""
     best, picks = logits.max(dim=-1)
     if not bool(torch.isfinite(best).all()):
         raise FloatingPointError("the model produced logits that are not finite")
-    random = [index for index, row in enumerate(rows) if row.temperature > 0]
-    plain = [index for index in random if rows[index].top_k == 0 and rows[index].top_p >= 1]
-    filtered = [index for index in random if rows[index].top_k > 0 or rows[index].top_p < 1]
+    random = [index for index, row in enumerate(rows) if row.params.temperature > 0]
+    plain = [index for index in random if rows[index].params.top_k == 0 and rows[index].params.top_p >= 1]
+    filtered = [index for index in random if rows[index].params.top_k > 0 or rows[index].params.top_p < 1]
     if plain:
         chosen = [rows[index] for index in plain]
         picks[plain] = _pick(_scaled(logits[plain], chosen).softmax(dim=-1), chosen)
@@ -51,24 +51,24 @@ def sample(logits: Tensor, rows: Sequence[RowParams]) -> list[int]:
     return result
 
 
-def _scaled(logits: Tensor, rows: Sequence[RowParams]) -> Tensor:
+def _scaled(logits: Tensor, rows: Sequence[SampleRow]) -> Tensor:
     """Shifted to a maximum of 0 before the division, so that a tiny temperature cannot overflow."""
-    temperatures = torch.tensor([row.temperature for row in rows]).clamp_min(1e-5)
+    temperatures = torch.tensor([row.params.temperature for row in rows]).clamp_min(1e-5)
     return (logits - logits.amax(dim=-1, keepdim=True)) / temperatures.unsqueeze(1)
 
 
-def _pick(weights: Tensor, rows: Sequence[RowParams]) -> Tensor:
+def _pick(weights: Tensor, rows: Sequence[SampleRow]) -> Tensor:
     """Inverse of the cumulative distribution at each row's uniform number, in double precision."""
     cumulative = weights.double().cumsum(dim=-1)
     points = torch.tensor([row.uniform for row in rows], dtype=torch.float64).unsqueeze(1) * cumulative[:, -1:]
     return torch.searchsorted(cumulative, points, right=True).squeeze(1).clamp_max(weights.shape[1] - 1)
 
 
-def _sample_filtered(scores: Tensor, rows: Sequence[RowParams]) -> Tensor:
+def _sample_filtered(scores: Tensor, rows: Sequence[SampleRow]) -> Tensor:
     """top_k first, then top_p of what is left, as transformers does: the smallest set that reaches ``top_p``."""
     values, ids = scores.topk(min(CANDIDATES, scores.shape[1]), dim=-1)
-    top_k = torch.tensor([row.top_k for row in rows]).unsqueeze(1)
-    top_p = torch.tensor([row.top_p for row in rows], dtype=torch.float64).unsqueeze(1)
+    top_k = torch.tensor([row.params.top_k for row in rows]).unsqueeze(1)
+    top_p = torch.tensor([row.params.top_p for row in rows], dtype=torch.float64).unsqueeze(1)
     beyond = (top_k > 0) & (torch.arange(values.shape[1]) >= top_k)
     kept = values.masked_fill(beyond, float("-inf"))
     total = torch.where(top_k > 0, kept.logsumexp(-1, keepdim=True), scores.logsumexp(-1, keepdim=True))
@@ -82,13 +82,13 @@ def _sample_filtered(scores: Tensor, rows: Sequence[RowParams]) -> Tensor:
     return picks
 
 
-def _sample_wide(scores: Tensor, row: RowParams) -> int:
+def _sample_wide(scores: Tensor, row: SampleRow) -> int:
     """One row over the whole vocabulary by thresholds; tokens tied at the threshold are all kept."""
-    if 0 < row.top_k < scores.shape[0]:
-        scores = scores.masked_fill(scores < scores.topk(row.top_k).values[-1], float("-inf"))
+    if 0 < row.params.top_k < scores.shape[0]:
+        scores = scores.masked_fill(scores < scores.topk(row.params.top_k).values[-1], float("-inf"))
     weights = scores.softmax(dim=-1)
-    if row.top_p < 1:
-        weights = weights.masked_fill(weights < _mass_threshold(weights, row.top_p), 0.0)
+    if row.params.top_p < 1:
+        weights = weights.masked_fill(weights < _mass_threshold(weights, row.params.top_p), 0.0)
     return int(_pick(weights.unsqueeze(0), [row]).item())
 
 

@@ -14,10 +14,12 @@ import torch
 from gpuruntime.backend import FinishReason, SamplingParams
 from gpuruntime.engine.config import EngineConfig
 from gpuruntime.engine.core import EngineCore, StepOutput
+from gpuruntime.engine.executor import Executor
 from gpuruntime.engine.ledger import Ledger
 from gpuruntime.engine.loader import model_shape
 from gpuruntime.engine.request import Clock, Request
 from gpuruntime.engine.runner import ModelRunner
+from gpuruntime.engine.torch_executor import TorchExecutor
 from gpuruntime.models.config import load_model_config
 
 # Tiny tensors gain nothing from threads, and two of them beside a busy process wait for each other.
@@ -75,7 +77,7 @@ class Engine:
     """A core stepped by hand; ``texts`` collects tokens by key and ``ends`` the reasons."""
 
     core: EngineCore
-    runner: ModelRunner
+    executor: Executor
     texts: dict[int, list[int]] = field(default_factory=dict)
     ends: dict[int, StepOutput] = field(default_factory=dict)
     _keys: Any = field(default_factory=lambda: itertools.count(1))
@@ -127,20 +129,22 @@ def make_engine(
     max_tokens: int = 64,
     cache: bool = True,
     dtype: Any = "fp32",
-    runner: ModelRunner | None = None,
+    executor: Executor | None = None,
     device_share: float = 1.0,
 ) -> Engine:
-    """An engine over ``blocks`` KV blocks; pass ``runner`` to reuse loaded weights with fewer blocks."""
+    """An engine over ``blocks`` KV blocks; pass ``executor`` to reuse loaded weights with fewer blocks."""
     model_config = load_model_config(model_dir)
-    if runner is None:
+    if executor is None:
         element = 4 if dtype == "fp32" else 2
         kv_bytes = blocks * 16 * model_config.kv_bytes_per_token(element)
         config = EngineConfig(model_dir, dtype=dtype, kv_bytes=kv_bytes)
-        runner = ModelRunner(config, model_config, min(model_config.max_position, 4096))
+        executor = TorchExecutor(config, model_config, min(model_config.max_position, 4096))
     shape = model_shape(model_config, 4)
     ledger = Ledger(shape, kv_capacity_tokens=blocks * 16, max_seqs=max_seqs, device_share=device_share)
-    core = EngineCore(runner, ledger, max_seqs=max_seqs, max_tokens=max_tokens, num_blocks=blocks, cache=cache)
-    return Engine(core, runner)
+    core = EngineCore(
+        ModelRunner(executor), ledger, max_seqs=max_seqs, max_tokens=max_tokens, num_blocks=blocks, cache=cache
+    )
+    return Engine(core, executor)
 
 
 def greedy(count: int) -> SamplingParams:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuruntime.backend import SamplingParams
-from gpuruntime.engine.runner import ModelRunner
+from gpuruntime.engine.executor import Executor
 from gpuruntime.roofline import DeviceRates
 from helpers.engine import Engine, greedy, greedy_reference, make_engine, save_random_llama
 
@@ -26,12 +26,12 @@ class World:
     def __init__(self, model_dir: Path) -> None:
         reference = save_random_llama(model_dir, seed=11)
         self.model_dir = model_dir
-        self.runner: ModelRunner = make_engine(model_dir, blocks=64).runner
+        self.executor: Executor = make_engine(model_dir, blocks=64).executor
         self.greedy = [greedy_reference(reference, prompt, LENGTH) for prompt in ALL]
         self.sampled = [self._alone(index) for index in range(len(ALL))]
 
     def engine(self, *, blocks: int = 64, **settings: Any) -> Engine:
-        return make_engine(self.model_dir, blocks=blocks, runner=self.runner, **settings)
+        return make_engine(self.model_dir, blocks=blocks, executor=self.executor, **settings)
 
     def params(self, index: int, sampled: bool) -> SamplingParams:
         if sampled:

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from gpuruntime.backend import SamplingParams
+from gpuruntime.engine.executor import Executor
 from gpuruntime.engine.request import Clock, Request
-from gpuruntime.engine.runner import ModelRunner
+from gpuruntime.engine.runner import make_batch
 from gpuruntime.engine.scheduler import Row
 from helpers.engine import greedy, greedy_reference, make_engine, save_random_llama
 
@@ -35,16 +36,14 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-def chunk_logits(runner: ModelRunner, tokens: list[int], chunks: list[int]) -> torch.Tensor:
+def chunk_logits(executor: Executor, tokens: list[int], chunks: list[int]) -> torch.Tensor:
     """Logits after the last token when the prompt is computed in ``chunks``; blocks are out of order on purpose."""
     request = Request(1, len(tokens), list(tokens), SamplingParams(max_tokens=1), 0, b"", frozenset(), Clock(0.0))
     request.blocks = [9, 2, 7, 4, 11, 3]
     start = 0
-    with torch.inference_mode():
-        for count in chunks:
-            rows = [Row(request, start, count, samples=True)]
-            logits = runner._model.forward(runner._batch(rows), runner._pools)
-            start += count
+    for count in chunks:
+        logits = executor.logits(make_batch([Row(request, start, count, samples=True)]))
+        start += count
     assert start == len(tokens)
     return logits[0]
 
@@ -58,7 +57,7 @@ def test_logits_and_greedy_tokens_equal_transformers(tmp_path: Path, shape: str)
 
     scale = expected.abs().max()
     for chunks in ([53], [16, 16, 21], [1, 31, 20, 1], [1] * 53):
-        found = chunk_logits(engine.runner, PROMPT, chunks)
+        found = chunk_logits(engine.executor, PROMPT, chunks)
         assert (found - expected).abs().max() < 1e-4 * scale, chunks
 
     key = engine.add(PROMPT, greedy(64))
@@ -90,7 +89,7 @@ def test_sharded_files_load_by_their_index(tmp_path: Path) -> None:
 
 def test_bf16_stays_close_to_fp32(tmp_path: Path) -> None:
     save_random_llama(tmp_path, initializer_range=0.08)
-    exact = chunk_logits(make_engine(tmp_path).runner, PROMPT, [53])
-    rounded = chunk_logits(make_engine(tmp_path, dtype="bf16").runner, PROMPT, [20, 33])
+    exact = chunk_logits(make_engine(tmp_path).executor, PROMPT, [53])
+    rounded = chunk_logits(make_engine(tmp_path, dtype="bf16").executor, PROMPT, [20, 33])
     divergence = torch.nn.functional.kl_div(rounded.log_softmax(-1), exact.softmax(-1), reduction="sum")
     assert float(divergence) < 2e-3

@@ -10,23 +10,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuruntime.backend import SamplingParams
 from gpuruntime.sampling import sampler
-from gpuruntime.sampling.sampler import RowParams, sample, uniform
+from gpuruntime.sampling.sampler import SampleRow, sample, uniform
 
 
-def row(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, u: float = 0.5) -> RowParams:
-    return RowParams(temperature, top_k, top_p, u)
+def row(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, u: float = 0.5) -> SampleRow:
+    return SampleRow(SamplingParams(1, temperature, top_p, top_k), u)
 
 
-def expected_distribution(logits: torch.Tensor, params: RowParams) -> np.ndarray:
+def expected_distribution(logits: torch.Tensor, params: SampleRow) -> np.ndarray:
     """Sorts, filters and renormalizes in float64, as the definition reads."""
-    scores = logits.double().numpy() / params.temperature
+    scores = logits.double().numpy() / params.params.temperature
     order = np.argsort(-scores, kind="stable")
-    keep = order[: params.top_k] if params.top_k else order
+    keep = order[: params.params.top_k] if params.params.top_k else order
     weights = np.exp(scores[keep] - scores.max())
     weights /= weights.sum()
-    if params.top_p < 1:
-        count = int(np.searchsorted(np.cumsum(weights), params.top_p)) + 1
+    if params.params.top_p < 1:
+        count = int(np.searchsorted(np.cumsum(weights), params.params.top_p)) + 1
         keep, weights = keep[:count], weights[:count] / weights[:count].sum()
     full = np.zeros(len(scores))
     full[keep] = weights
@@ -46,14 +47,14 @@ FILTERS = [
 
 
 @pytest.mark.parametrize("params", FILTERS, ids=str)
-def test_draws_follow_the_filtered_distribution(params: RowParams) -> None:
+def test_draws_follow_the_filtered_distribution(params: SampleRow) -> None:
     torch.manual_seed(1)
     logits = torch.randn(600) * 2
     expected = expected_distribution(logits, params)
     draws = 6_000
     counts = np.zeros(len(expected))
     for start in range(0, draws, 2000):
-        rows = [RowParams(params.temperature, params.top_k, params.top_p, uniform(7, i + start)) for i in range(2000)]
+        rows = [SampleRow(params.params, uniform(7, i + start)) for i in range(2000)]
         np.add.at(counts, sample(logits.expand(2000, -1), rows), 1)
 
     assert counts[expected == 0].sum() == 0
@@ -96,7 +97,10 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
     torch.manual_seed(5)
     logits = torch.randn(40, 600) * 2
     rows = [FILTERS[i % len(FILTERS)] for i in range(40)]
-    rows = [row(r.temperature if i % 5 else 0.0, r.top_k, r.top_p, uniform(9, i)) for i, r in enumerate(rows)]
+    rows = [
+        row(r.params.temperature if i % 5 else 0.0, r.params.top_k, r.params.top_p, uniform(9, i))
+        for i, r in enumerate(rows)
+    ]
     together = sample(logits, rows)
     assert together == [sample(logits[i : i + 1], [rows[i]])[0] for i in range(40)]
 
