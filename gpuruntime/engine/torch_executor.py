@@ -59,9 +59,8 @@ class TorchExecutor:
         """The batch with its rows in the attention plan's order; the wanted logits keep theirs."""
         spans = [np.arange(batch.begins[row], batch.begins[row + 1]) for row in order]
         tokens = np.concatenate(spans)
-        offsets = np.concatenate(
-            [span - span[0] + batch.positions[row] for row, span in zip(order, spans, strict=True)]
-        )
+        rows = np.repeat(order, [len(span) for span in spans])
+        offsets = tokens - batch.begins[rows] + batch.positions[rows]
         slots = batch.tables[rows, offsets // BLOCK_TOKENS].astype(np.int64) * BLOCK_TOKENS + offsets % BLOCK_TOKENS
         places = np.empty_like(tokens)
         places[tokens] = np.arange(len(tokens))
