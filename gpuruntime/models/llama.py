@@ -42,7 +42,7 @@ class LlamaLayer:
         self._post_norm = weights.get(f"{prefix}.post_attention_layernorm.weight", (hidden,)).float()
         qkv = {"q_proj": config.q_size, "k_proj": config.kv_size, "v_proj": config.kv_size}
         self._qkv = fused_linear(weights, attention, qkv, hidden, bias=config.attention_bias)
-        self._out = fused_linear(weights, attention, {"o_proj": hidden}, config.q_size, bias=config.attention_bias)
+        self._out = fused_linear(weights, attention, {"o_proj": hidden}, config.q_size, bias=config.output_bias)
         gate_up = {"gate_proj": middle, "up_proj": middle}
         self._gate_up = fused_linear(weights, mlp, gate_up, hidden, bias=config.mlp_bias)
         self._down = fused_linear(weights, mlp, {"down_proj": hidden}, middle, bias=config.mlp_bias)

@@ -48,6 +48,11 @@ class RotaryTable:
         self._cos = torch.cat((angles.cos(), angles.cos()), dim=-1)
         self._sin = torch.cat((-angles.sin(), angles.sin()), dim=-1)
 
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """``(cos, sin)`` of each angle once and unsigned, each fp32 ``[max_len, head_dim / 2]``."""
+        half = self._cos.shape[1] // 2
+        return self._cos[:, :half].contiguous(), self._sin[:, half:].contiguous()
+
     def at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """``(cos, sin)`` of int64 ``positions [T]``, each fp32 ``[T, 1, head_dim]``."""
         return self._cos.index_select(0, positions).unsqueeze(1), self._sin.index_select(0, positions).unsqueeze(1)
