@@ -27,6 +27,10 @@ class EngineFailed(RuntimeError):
     """The engine broke while it ran this request (HTTP 500, or an error frame once tokens were sent)."""
 
 
+class EngineFull(EngineFailed):
+    """The engine's own queue is at its limit (HTTP 503)."""
+
+
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How to pick tokens. ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 switch the filter off.
@@ -34,7 +38,8 @@ class SamplingParams:
     The penalties follow OpenAI (presence, frequency: of the output) and CTRL (repetition: of prompt and output; 1 is
     off). ``logit_bias`` is added before everything else. Before ``min_tokens`` neither the end of the text nor
     ``stop_token_ids`` can be picked. ``logprobs`` asks for that many alternatives beside each picked token, 0 for the
-    picked one alone; ``prompt_logprobs`` the same of the prompt's tokens.
+    picked one alone; ``prompt_logprobs`` the same of the prompt's tokens. ``timeout_s`` after it entered the engine
+    the request ends with the reason "abort" and what it has.
     """
 
     max_tokens: int
@@ -53,6 +58,7 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...] = ()
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,16 @@ class EngineConfig:
     seed: of requests that bring none; default: drawn from the operating system.
     cache_dir: where measured device rates are kept; default: measured again in every process.
     device_share: of the device that the engine's slice is; its seconds are booked as so much of device-seconds.
+    max_queue: requests that may wait in the engine beside those that run; None: no bound.
+    request_timeout_s: ends a request that has been in the engine for so long, with what it has; default: none.
+    speculation: guess tokens ahead and let one step check them: "ngram" repeats what followed the same words before,
+        "draft" asks a smaller model. Never changes a text; used only while it is measured to pay.
+    draft_model_path: of "draft": a model directory with the same vocabulary. Its KV blocks come out of kv_bytes.
+    max_drafts: guesses for one request in one step.
     prefix_cache: keep the blocks of finished requests for later prompts with the same beginning and salt.
+    kv_dtype: "auto" keeps K and V in ``dtype``; "int8" with one fp32 scale for each token's head, half of bf16's bytes.
+    attention_sinks, attention_window: a token sees only the first and the last tokens of its context, so many of each,
+        itself included (``kernels.sink_attention``); set both or none. Bounds what a step reads, not what KV holds.
     """
 
     model_path: Path
@@ -42,6 +51,14 @@ class EngineConfig:
     cache_dir: Path | None = None
     device_share: float = 1.0
     prefix_cache: bool = True
+    kv_dtype: Literal["auto", "int8"] = "auto"
+    attention_sinks: int | None = None
+    attention_window: int | None = None
+    max_queue: int | None = None
+    request_timeout_s: float | None = None
+    speculation: Literal["off", "ngram", "draft"] = "off"
+    draft_model_path: Path | None = None
+    max_drafts: int = 5
 
     def validate(self) -> None:
         """Raises one ``ValueError`` that lists every bad setting with its value and limit."""
@@ -50,6 +67,9 @@ class EngineConfig:
             errors.append(f"model_path {self.model_path}: no config.json there")
         if self.dtype not in ("bf16", "fp32"):
             errors.append(f"dtype {self.dtype!r}: must be bf16 or fp32")
+        if self.kv_dtype not in ("auto", "int8"):
+            errors.append(f"kv_dtype {self.kv_dtype!r}: must be auto or int8")
+        errors += _attention_errors(self.attention_sinks, self.attention_window)
         if self.max_model_len is not None and self.max_model_len < 2:
             errors.append(f"max_model_len {self.max_model_len}: must be at least 2 tokens")
         if self.max_num_seqs < 1:
@@ -68,12 +88,43 @@ class EngineConfig:
             errors.append(f"device_share {self.device_share}: must be above 0 and at most 1")
         if self.seed is not None and not 0 <= self.seed < 1 << 64:
             errors.append(f"seed {self.seed}: must be between 0 and 2^64 - 1")
+        if self.max_queue is not None and self.max_queue < 0:
+            errors.append(f"max_queue {self.max_queue}: must not be negative")
+        if self.request_timeout_s is not None and self.request_timeout_s <= 0:
+            errors.append(f"request_timeout_s {self.request_timeout_s}: must be positive")
+        errors += self._speculation_errors()
         if errors:
             raise ValueError("; ".join(errors))
+
+    def _speculation_errors(self) -> list[str]:
+        errors = []
+        if self.speculation not in ("off", "ngram", "draft"):
+            errors.append(f"speculation {self.speculation!r}: must be off, ngram or draft")
+        if not 1 <= self.max_drafts <= 16:
+            errors.append(f"max_drafts {self.max_drafts}: must be between 1 and 16")
+        if (self.draft_model_path is not None) != (self.speculation == "draft"):
+            errors.append(
+                f'draft_model_path {self.draft_model_path}: speculation "draft" needs it, '
+                f"and speculation is {self.speculation!r}"
+            )
+        elif self.draft_model_path is not None and not (self.draft_model_path / "config.json").is_file():
+            errors.append(f"draft_model_path {self.draft_model_path}: no config.json there")
+        return errors
 
     @property
     def resolved_threads(self) -> int:
         return self.threads if self.threads is not None else available_cores()
+
+
+def _attention_errors(sinks: int | None, window: int | None) -> list[str]:
+    errors = []
+    if (sinks is None) != (window is None):
+        errors.append(f"attention_sinks {sinks}, attention_window {window}: set both or none")
+    if sinks is not None and sinks < 1:
+        errors.append(f"attention_sinks {sinks}: must be at least 1")
+    if window is not None and window < 1:
+        errors.append(f"attention_window {window}: must be at least 1 token, the one that attends")
+    return errors
 
 
 def available_cores() -> int:

@@ -57,6 +57,11 @@ class BlockPool:
         """Blocks that ``allocate`` can give out now."""
         return len(self._free) + len(self._cached)
 
+    @property
+    def references(self) -> dict[int, int]:
+        """The held blocks and how many requests hold each."""
+        return {block: count for block, count in enumerate(self._references) if count > 0}
+
     def allocate(self, count: int) -> list[int] | None:
         """``count`` blocks with one reference each, or None (and no change) when there are not enough."""
         if count > self.available:

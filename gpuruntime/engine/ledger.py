@@ -55,10 +55,9 @@ class Ledger:
         request.accounted = self.rates is not None
 
     def step(self, rows: Sequence[Row], took_s: float) -> None:
-        """Books one step that ran ``rows`` and took ``took_s`` seconds."""
+        """Books one step that ran ``rows`` and took ``took_s`` seconds; drafts are executed work, right or wrong."""
         self._steps += 1
         self._busy_s += took_s * self._device_share
-        self._completion_tokens += sum(row.samples for row in rows)
         took_ms = took_s * 1000
         self._step_ms = took_ms if self._step_ms is None else self._step_ms + _EWMA * (took_ms - self._step_ms)
         prefilled = sum(row.count for row in rows if row.count > 1)
@@ -70,6 +69,13 @@ class Ledger:
             ideal_s = self._row_ideal_s(row)
             row.request.executed_ideal_s += ideal_s
             self._ideal_s += ideal_s
+
+    def produced(self, request: Request, tokens: int, now_s: float) -> None:
+        """Notes that a step gave ``request`` so many tokens."""
+        self._completion_tokens += tokens
+        clock = request.clock
+        clock.first_token_s = clock.first_token_s or now_s
+        clock.last_token_s = now_s
 
     def timings(self, request: Request, now_s: float) -> Timings:
         """Where the time of an ended request went; the three spans add up to its stay."""
@@ -111,7 +117,9 @@ class Ledger:
         if self.rates is None:
             return 0.0
         if row.count == 1 and row.start >= row.request.prompt_len:
-            return self._device_share * ideal_decode_s(self.shape, self.rates, self._best_batch, row.start + 1)
+            return self._device_share * ideal_decode_s(
+                self.shape, self.rates, self._best_batch, row.start + 1, row.size
+            )
         return self._device_share * ideal_prefill_s(self.shape, self.rates, row.count, row.start)
 
     def _delivered_ideal_s(self, request: Request) -> float:

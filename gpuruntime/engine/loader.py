@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
 from gpuruntime.engine.contention import ThreadGovernor
 from gpuruntime.engine.core import EngineCore
+from gpuruntime.engine.intake import Limits
 from gpuruntime.engine.ledger import Ledger
 from gpuruntime.modelinfo import DEFAULT_CONTEXT
 from gpuruntime.models.config import ModelConfig, load_model_config
@@ -21,8 +22,7 @@ class LoadedEngine:
 
     core: EngineCore
     governor: ThreadGovernor
-    max_model_len: int
-    kv_capacity_tokens: int
+    limits: Limits
     weights_bytes: int
     probe: Callable[[], Iterator[None]]
 
@@ -60,8 +60,13 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
     return LoadedEngine(
         core=core,
         governor=ThreadGovernor(config.resolved_threads, torch.set_num_threads),
-        max_model_len=max_len,
-        kv_capacity_tokens=capacity,
+        limits=Limits(
+            max_model_len=max_len,
+            kv_capacity_tokens=capacity,
+            vocab_size=model_config.vocab_size,
+            max_requests=None if config.max_queue is None else config.max_num_seqs + config.max_queue,
+            timeout_s=config.request_timeout_s,
+        ),
         weights_bytes=executor.weights_bytes,
         probe=lambda: measure_rates(dtype, config.cache_dir, config.resolved_threads, ledger.set_rates),
     )

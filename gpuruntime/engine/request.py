@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
-from gpuruntime.backend import SamplingParams
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuruntime.backend import FinishReason, SamplingParams, TokenLogprob
 from gpuruntime.engine.config import BLOCK_TOKENS
 from gpuruntime.engine.kv import BlockHash, chain_hash, root_hash
 
@@ -31,6 +36,10 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
 }
 
 
+def _empty_table() -> NDArray[np.int32]:
+    return np.zeros(8, dtype=np.int32)
+
+
 @dataclass(slots=True)
 class Clock:
     """When things happened, in seconds of the engine's monotonic clock; None until they did."""
@@ -46,9 +55,11 @@ class Request:
     """A prompt and what was generated so far.
 
     ``tokens`` is prompt plus output. The first ``computed`` of them have K and V in ``blocks``; the request is a
-    decode when exactly one is missing. ``hashes`` covers the full blocks of ``tokens``, of which the first
-    ``registered`` are findable in the pool. ``end_ids`` end the text; empty under ``ignore_eos``. ``accounted``: the
-    rates of the device were known from its first step on.
+    decode when exactly one is missing. ``table`` repeats ``blocks`` as an array, with room to grow, for the batches.
+    ``hashes`` covers the full blocks of ``tokens``, of which the first ``registered`` are findable in the pool.
+    ``end_ids`` end the text. ``prompt_scores`` grows with the prompt's chunks where ``prompt_logprobs`` asks for them.
+    ``deadline_s``, of the engine's clock, aborts the request. ``accounted``: the rates of the device were known from
+    its first step on.
     """
 
     key: int
@@ -59,11 +70,14 @@ class Request:
     salt: bytes
     end_ids: frozenset[int]
     clock: Clock
+    deadline_s: float = math.inf
     state: State = State.WAITING
     computed: int = 0
     blocks: list[int] = field(default_factory=list)
+    table: NDArray[np.int32] = field(default_factory=_empty_table)
     hashes: list[BlockHash] = field(default_factory=list)
     registered: int = 0
+    prompt_scores: list[TokenLogprob | None] = field(default_factory=list)
     cached_tokens: int | None = None
     new_prompt_tokens: int | None = None
     preemptions: int = 0
@@ -79,9 +93,24 @@ class Request:
         """Tokens without K and V yet."""
         return len(self.tokens) - self.computed
 
+    @property
+    def scores_prompt(self) -> bool:
+        """Some log probability of the prompt is still wanted, so its tokens must be computed, not found in a cache."""
+        return self.params.prompt_logprobs is not None and len(self.prompt_scores) < self.prompt_len
+
     def blocks_for(self, num_tokens: int) -> int:
         """How many more blocks the first ``num_tokens`` tokens need."""
         return max(0, -(-num_tokens // BLOCK_TOKENS) - len(self.blocks))
+
+    def hold(self, blocks: Sequence[int]) -> None:
+        """Takes over the references on ``blocks``, which follow the ones held."""
+        held, end = len(self.blocks), len(self.blocks) + len(blocks)
+        if end > len(self.table):
+            grown = np.zeros(2 * end, dtype=np.int32)
+            grown[:held] = self.table[:held]
+            self.table = grown
+        self.table[held:end] = blocks
+        self.blocks += blocks
 
     def extend_hashes(self) -> None:
         """Hashes the full blocks that ``tokens`` has gained."""
@@ -89,6 +118,23 @@ class Request:
             start = len(self.hashes) * BLOCK_TOKENS
             parent = self.hashes[-1] if self.hashes else root_hash(self.salt)
             self.hashes.append(chain_hash(parent, self.tokens[start : start + BLOCK_TOKENS]))
+
+    def append(self, tokens: Sequence[int]) -> tuple[int, FinishReason | None]:
+        """Adds picked tokens up to the first that ends the text: how many were kept, and the reason if it ended."""
+        left = self.params.max_tokens - self.num_output
+        for kept, token in enumerate(tokens, 1):
+            self.tokens.append(token)
+            if token in self.end_ids:
+                return kept, "stop"
+            if kept == left:
+                return kept, "length"
+        return len(tokens), None
+
+    def append_scores(self, start: int, scores: Sequence[TokenLogprob]) -> None:
+        """Adds the prompt's scores of a chunk whose first logits stood at position ``start``; a repeat adds nothing."""
+        if not self.prompt_scores:
+            self.prompt_scores.append(None)
+        self.prompt_scores += scores[len(self.prompt_scores) - start - 1 :]
 
     def move(self, event: Event) -> None:
         """Follows the table; an event that the state does not know is an error of the engine."""

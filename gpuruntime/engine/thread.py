@@ -72,7 +72,7 @@ class EngineThread:
     def audit(self) -> None:
         """Checks the ownership of KV blocks; call it while nothing runs."""
         if self._core is not None:
-            self._core.scheduler.pool.audit()
+            self._core.audit()
 
     def _main(self) -> None:
         try:
@@ -106,6 +106,7 @@ class EngineThread:
 
     def _drain(self, core: EngineCore, probe: Iterator[None], outputs: list[StepOutput]) -> bool:
         """Takes every command that is there, waiting for one when idle; False when told to stop."""
+        audited = False
         while True:
             try:
                 command = self._inbox.get(block=not (core.busy or outputs), timeout=IDLE_S)
@@ -113,6 +114,9 @@ class EngineThread:
                 if core.busy or outputs:
                     return True
                 next(probe, None)
+                if not audited:  # a block lost while idle is lost for good: better to fail than to shrink
+                    core.audit()
+                    audited = True
                 continue
             if isinstance(command, Stop):
                 return False

@@ -107,15 +107,14 @@ class Engine:
     def take(self, output: StepOutput | None) -> None:
         if output is None:
             return
-        if output.token is not None:
-            self.texts[output.key].append(output.token)
+        self.texts[output.key] += output.tokens
         if output.finish_reason is not None:
             self.ends[output.key] = output
 
     def drain(self) -> None:
         while self.core.busy:
             self.step()
-        self.core.scheduler.pool.audit()
+        self.core.audit()
 
     def reason(self, key: int) -> FinishReason | None:
         return self.ends[key].finish_reason

@@ -81,7 +81,7 @@ def test_texts_do_not_depend_on_company_chunks_preemption_or_cache(
             engine.take(engine.core.abort(key))
         if engine.core.busy:
             engine.step()
-        engine.core.scheduler.pool.audit()
+        engine.core.audit()
         step += 1
 
     for index, sampled, wait, abort_after, salt in arrivals:
