@@ -62,37 +62,32 @@ class EngineConfig:
 
     def validate(self) -> None:
         """Raises one ``ValueError`` that lists every bad setting with its value and limit."""
-        errors = []
-        if not (self.model_path / "config.json").is_file():
-            errors.append(f"model_path {self.model_path}: no config.json there")
-        if self.dtype not in ("bf16", "fp32"):
-            errors.append(f"dtype {self.dtype!r}: must be bf16 or fp32")
-        if self.kv_dtype not in ("auto", "int8"):
-            errors.append(f"kv_dtype {self.kv_dtype!r}: must be auto or int8")
-        errors += _attention_errors(self.attention_sinks, self.attention_window)
-        if self.max_model_len is not None and self.max_model_len < 2:
-            errors.append(f"max_model_len {self.max_model_len}: must be at least 2 tokens")
-        if self.max_num_seqs < 1:
-            errors.append(f"max_num_seqs {self.max_num_seqs}: must be at least 1")
-        if self.max_num_batched_tokens < self.max_num_seqs:
-            errors.append(
-                f"max_num_batched_tokens {self.max_num_batched_tokens}: must be at least max_num_seqs "
-                f"({self.max_num_seqs}), one token for each running request"
-            )
-        if self.kv_bytes < 1:
-            errors.append(f"kv_bytes {self.kv_bytes}: must be positive")
         cores = available_cores()
-        if self.threads is not None and not 1 <= self.threads <= cores:
-            errors.append(f"threads {self.threads}: must be between 1 and the {cores} cores of this process")
-        if not 0 < self.device_share <= 1:
-            errors.append(f"device_share {self.device_share}: must be above 0 and at most 1")
-        if self.seed is not None and not 0 <= self.seed < 1 << 64:
-            errors.append(f"seed {self.seed}: must be between 0 and 2^64 - 1")
-        if self.max_queue is not None and self.max_queue < 0:
-            errors.append(f"max_queue {self.max_queue}: must not be negative")
-        if self.request_timeout_s is not None and self.request_timeout_s <= 0:
-            errors.append(f"request_timeout_s {self.request_timeout_s}: must be positive")
-        errors += self._speculation_errors()
+        length, threads, seed = self.max_model_len, self.threads, self.seed
+        queue, timeout_s = self.max_queue, self.request_timeout_s
+        checks = (
+            ((self.model_path / "config.json").is_file(), f"model_path {self.model_path}: no config.json there"),
+            (self.dtype in ("bf16", "fp32"), f"dtype {self.dtype!r}: must be bf16 or fp32"),
+            (self.kv_dtype in ("auto", "int8"), f"kv_dtype {self.kv_dtype!r}: must be auto or int8"),
+            (length is None or length >= 2, f"max_model_len {length}: must be at least 2 tokens"),
+            (self.max_num_seqs >= 1, f"max_num_seqs {self.max_num_seqs}: must be at least 1"),
+            (
+                self.max_num_batched_tokens >= self.max_num_seqs,
+                f"max_num_batched_tokens {self.max_num_batched_tokens}: must be at least max_num_seqs "
+                f"({self.max_num_seqs}), one token for each running request",
+            ),
+            (self.kv_bytes >= 1, f"kv_bytes {self.kv_bytes}: must be positive"),
+            (
+                threads is None or 1 <= threads <= cores,
+                f"threads {threads}: must be between 1 and the {cores} cores of this process",
+            ),
+            (0 < self.device_share <= 1, f"device_share {self.device_share}: must be above 0 and at most 1"),
+            (seed is None or 0 <= seed < 1 << 64, f"seed {seed}: must be between 0 and 2^64 - 1"),
+            (queue is None or queue >= 0, f"max_queue {queue}: must not be negative"),
+            (timeout_s is None or timeout_s > 0, f"request_timeout_s {timeout_s}: must be positive"),
+        )
+        errors = [message for holds, message in checks if not holds]
+        errors += _attention_errors(self.attention_sinks, self.attention_window) + self._speculation_errors()
         if errors:
             raise ValueError("; ".join(errors))
 

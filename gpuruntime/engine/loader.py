@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
 from gpuruntime.engine.contention import ThreadGovernor
@@ -42,9 +42,12 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
     from gpuruntime.engine.runner import ModelRunner
     from gpuruntime.engine.torch_executor import DTYPES
     from gpuruntime.kernels.rates import measure_rates
+    from gpuruntime.speculative.features import make_features
 
     torch.set_num_threads(config.resolved_threads)
-    executor = make_executor(config, model_config, max_len)
+    draft = draft_settings(config, model_config, max_len)
+    executor = make_executor(config if draft is None else draft.target, model_config, max_len)
+    draft_executor = None if draft is None else make_executor(draft.draft, draft.model, max_len)
     capacity = executor.num_blocks * BLOCK_TOKENS
     dtype = DTYPES[config.dtype]
     shape = model_shape(model_config, dtype.itemsize)
@@ -56,6 +59,7 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
         max_tokens=config.max_num_batched_tokens,
         num_blocks=executor.num_blocks,
         cache=config.prefix_cache,
+        features=make_features(config, draft_executor),
     )
     return LoadedEngine(
         core=core,
@@ -67,8 +71,41 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
             max_requests=None if config.max_queue is None else config.max_num_seqs + config.max_queue,
             timeout_s=config.request_timeout_s,
         ),
-        weights_bytes=executor.weights_bytes,
+        weights_bytes=executor.weights_bytes + (draft_executor.weights_bytes if draft_executor else 0),
         probe=lambda: measure_rates(dtype, config.cache_dir, config.resolved_threads, ledger.set_rates),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DraftSettings:
+    """What target and draft model are loaded with: together they take the KV memory that was configured."""
+
+    target: EngineConfig
+    draft: EngineConfig
+    model: ModelConfig
+
+
+def draft_settings(config: EngineConfig, model_config: ModelConfig, max_len: int) -> DraftSettings | None:
+    """Splits ``kv_bytes`` so that both hold as many tokens. Raises ``ValueError`` for a draft that does not fit."""
+    if config.draft_model_path is None:
+        return None
+    model = load_model_config(config.draft_model_path)
+    if model.vocab_size != model_config.vocab_size:
+        raise ValueError(
+            f"draft_model_path {config.draft_model_path}: its vocabulary has {model.vocab_size} entries and the "
+            f"model's {model_config.vocab_size}; they must be the same"
+        )
+    if model.max_position < max_len:
+        raise ValueError(
+            f"draft_model_path {config.draft_model_path}: it was made for {model.max_position} tokens, fewer than "
+            f"the context of {max_len}; lower max_model_len"
+        )
+    target_bytes, draft_bytes = model_config.kv_bytes_per_token(1), model.kv_bytes_per_token(1)
+    kv_bytes = config.kv_bytes * target_bytes // (target_bytes + draft_bytes)
+    return DraftSettings(
+        target=replace(config, kv_bytes=kv_bytes),
+        draft=replace(config, kv_bytes=config.kv_bytes - kv_bytes, model_path=config.draft_model_path),
+        model=model,
     )
 
 

@@ -83,10 +83,23 @@ class Request:
     preemptions: int = 0
     accounted: bool = False
     executed_ideal_s: float = 0.0
+    _prompt_ids: NDArray[np.int64] | None = None
+
+    @property
+    def prompt_ids(self) -> NDArray[np.int64]:
+        """The prompt as the penalties read it, converted once."""
+        if self._prompt_ids is None:
+            self._prompt_ids = np.array(self.tokens[: self.prompt_len], dtype=np.int64)
+        return self._prompt_ids
 
     @property
     def num_output(self) -> int:
         return len(self.tokens) - self.prompt_len
+
+    @property
+    def tokens_left(self) -> int:
+        """Tokens until ``max_tokens`` ends the text."""
+        return self.params.max_tokens - self.num_output
 
     @property
     def missing(self) -> int:
@@ -121,7 +134,7 @@ class Request:
 
     def append(self, tokens: Sequence[int]) -> tuple[int, FinishReason | None]:
         """Adds picked tokens up to the first that ends the text: how many were kept, and the reason if it ended."""
-        left = self.params.max_tokens - self.num_output
+        left = self.tokens_left
         for kept, token in enumerate(tokens, 1):
             self.tokens.append(token)
             if token in self.end_ids:

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from gpuruntime.backend import FinishReason, SamplingParams
+from gpuruntime.backend import FinishReason, SamplingParams, TokenLogprob
 from gpuruntime.engine.config import EngineConfig
-from gpuruntime.engine.core import EngineCore, StepOutput
+from gpuruntime.engine.core import EngineCore, Feature, StepOutput
 from gpuruntime.engine.executor import Executor
 from gpuruntime.engine.ledger import Ledger
 from gpuruntime.engine.loader import model_shape
@@ -79,6 +79,8 @@ class Engine:
     core: EngineCore
     executor: Executor
     texts: dict[int, list[int]] = field(default_factory=dict)
+    logprobs: dict[int, list[TokenLogprob]] = field(default_factory=dict)
+    prompt_logprobs: dict[int, list[TokenLogprob | None]] = field(default_factory=dict)
     ends: dict[int, StepOutput] = field(default_factory=dict)
     _keys: Any = field(default_factory=lambda: itertools.count(1))
 
@@ -93,10 +95,10 @@ class Engine:
             params=params,
             seed=params.seed or 0,
             salt=salt,
-            end_ids=frozenset(end_ids),
+            end_ids=frozenset(end_ids) | frozenset(params.stop_token_ids),
             clock=Clock(time.monotonic()),
         )
-        self.texts[key] = []
+        self.texts[key], self.logprobs[key], self.prompt_logprobs[key] = [], [], []
         self.core.add(request)
         return key
 
@@ -108,6 +110,8 @@ class Engine:
         if output is None:
             return
         self.texts[output.key] += output.tokens
+        self.logprobs[output.key] += output.logprobs
+        self.prompt_logprobs[output.key] += output.prompt_logprobs
         if output.finish_reason is not None:
             self.ends[output.key] = output
 
@@ -130,6 +134,7 @@ def make_engine(
     dtype: Any = "fp32",
     executor: Executor | None = None,
     device_share: float = 1.0,
+    features: Sequence[Feature] = (),
 ) -> Engine:
     """An engine over ``blocks`` KV blocks; pass ``executor`` to reuse loaded weights with fewer blocks."""
     model_config = load_model_config(model_dir)
@@ -141,7 +146,13 @@ def make_engine(
     shape = model_shape(model_config, 4)
     ledger = Ledger(shape, kv_capacity_tokens=blocks * 16, max_seqs=max_seqs, device_share=device_share)
     core = EngineCore(
-        ModelRunner(executor), ledger, max_seqs=max_seqs, max_tokens=max_tokens, num_blocks=blocks, cache=cache
+        ModelRunner(executor),
+        ledger,
+        max_seqs=max_seqs,
+        max_tokens=max_tokens,
+        num_blocks=blocks,
+        cache=cache,
+        features=features,
     )
     return Engine(core, executor)
 
