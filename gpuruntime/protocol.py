@@ -29,7 +29,10 @@ class _Message(msgspec.Struct, tag_field="type", kw_only=True, omit_defaults=Tru
 
 
 class EngineSettings(msgspec.Struct, kw_only=True, frozen=True):
-    """What a replica runs with. Sizes are what the scheduler reserved, so a runtime never takes more."""
+    """What a replica runs with. Sizes are what the scheduler reserved, so a runtime never takes more.
+
+    What the fields after ``extra_args`` mean stands at ``engine.config.EngineConfig``.
+    """
 
     engine: EngineName = "native"
     max_model_len: int | None = None
@@ -42,6 +45,13 @@ class EngineSettings(msgspec.Struct, kw_only=True, frozen=True):
     queue_timeout_s: float = 30.0
     default_max_tokens: int = 512
     extra_args: list[str] = []
+    kv_dtype: Literal["auto", "int8"] = "auto"
+    attention_sinks: int | None = None
+    attention_window: int | None = None
+    request_timeout_s: float | None = None
+    speculation: Literal["off", "ngram", "draft"] = "off"
+    draft_model_path: str | None = None
+    max_drafts: int = 5
 
 
 class RuntimeConfig(msgspec.Struct, kw_only=True):

@@ -35,6 +35,13 @@ def _native(config: RuntimeConfig) -> Backend:
             threads=settings.threads,
             cache_dir=Path(config.cache_dir) if config.cache_dir else None,
             device_share=config.device_share,
+            kv_dtype=settings.kv_dtype,
+            attention_sinks=settings.attention_sinks,
+            attention_window=settings.attention_window,
+            request_timeout_s=settings.request_timeout_s,
+            speculation=settings.speculation,
+            draft_model_path=Path(settings.draft_model_path) if settings.draft_model_path else None,
+            max_drafts=settings.max_drafts,
         )
     )
 

@@ -74,6 +74,13 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--max-num-batched-tokens", type=int, default=512)
     serve.add_argument("--kv-bytes", type=int, default=256 << 20)
     serve.add_argument("--threads", type=int)
+    serve.add_argument("--kv-dtype", choices=["auto", "int8"], default="auto")
+    serve.add_argument("--attention-sinks", type=int, help="with --attention-window: first tokens that all see")
+    serve.add_argument("--attention-window", type=int, help="last tokens that each one sees")
+    serve.add_argument("--request-timeout", type=float, metavar="S", help="ends a request after so many seconds")
+    serve.add_argument("--speculation", choices=["off", "ngram", "draft"], default="off")
+    serve.add_argument("--draft-model", metavar="PATH", help="the small model of --speculation draft")
+    serve.add_argument("--max-drafts", type=int, default=5)
     return parser
 
 
@@ -96,5 +103,12 @@ def _from_arguments(args: argparse.Namespace) -> RuntimeConfig:
             kv_bytes=args.kv_bytes,
             dtype=args.dtype,
             threads=args.threads,
+            kv_dtype=args.kv_dtype,
+            attention_sinks=args.attention_sinks,
+            attention_window=args.attention_window,
+            request_timeout_s=args.request_timeout,
+            speculation=args.speculation,
+            draft_model_path=args.draft_model,
+            max_drafts=args.max_drafts,
         ),
     )

@@ -19,12 +19,9 @@ from gpuruntime.backend import (
 from gpuruntime.engine.answer import Answer
 from gpuruntime.engine.config import EngineConfig
 from gpuruntime.engine.core import StepOutput
-from gpuruntime.engine.intake import Intake
+from gpuruntime.engine.intake import Intake, model_sampling
 from gpuruntime.engine.thread import Abort, EngineThread
 from gpuruntime.loading.tokenizer import ChatTokenizer
-from gpuruntime.models.config import read_json
-
-SAMPLING_DEFAULTS = ("temperature", "top_p", "top_k")
 
 
 @dataclass(slots=True)
@@ -109,11 +106,7 @@ class NativeBackend:
         return self._thread.stats if self._thread is not None else BackendStats()
 
     def default_sampling(self) -> dict[str, float]:
-        path = self._config.model_path / "generation_config.json"
-        if not path.is_file():
-            return {}
-        stored = read_json(path)
-        return {name: float(value) for name in SAMPLING_DEFAULTS if (value := stored.get(name)) is not None}
+        return model_sampling(self._config.model_path)
 
     def alive(self) -> bool:
         return self._failure is None and self._thread is not None and self._thread.alive

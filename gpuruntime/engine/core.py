@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from gpuruntime.backend import BackendStats, FinishReason, Timings, TokenLogprob
@@ -60,6 +60,10 @@ class Feature(Protocol):
 
     def audit(self) -> None:
         """Raises ``RuntimeError`` when what the feature holds is not accounted for."""
+        ...
+
+    def counts(self) -> Mapping[str, float]:
+        """Totals that only grow, for ``BackendStats.extra``."""
         ...
 
 
@@ -134,6 +138,7 @@ class EngineCore:
     def stats(self) -> BackendStats:
         pool, scheduler = self.scheduler.pool, self.scheduler
         return self.ledger.stats(
+            {name: value for feature in self.features for name, value in feature.counts().items()},
             running=len(scheduler.running),
             waiting=len(scheduler.waiting),
             kv_blocks_total=pool.total,

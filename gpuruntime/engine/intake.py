@@ -7,9 +7,13 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from gpuruntime.backend import BadPrompt, EngineFull, SamplingParams
 from gpuruntime.engine.request import Clock, Request
+from gpuruntime.models.config import read_json
+
+SAMPLING_DEFAULTS = ("temperature", "top_p", "top_k")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ class Intake:
         seed: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limits = limits
+        self.limits = limits
         self._eos_ids = frozenset(eos_token_ids)
         self._seed = seed
         self._clock = clock
@@ -49,7 +53,7 @@ class Intake:
 
     def check_size(self, prompt_tokens: int, max_tokens: int) -> None:
         """Raises ``BadPrompt`` with the numbers for what neither context nor KV memory can hold."""
-        limit = self._limits.context
+        limit = self.limits.context
         if prompt_tokens == 0:
             raise BadPrompt("the prompt has no tokens", "messages")
         if prompt_tokens + 1 > limit:
@@ -75,14 +79,14 @@ class Intake:
         self._check_ids("messages", token_ids)
         self._check_ids("logit_bias", [token for token, _ in params.logit_bias])
         self._check_ids("stop_token_ids", params.stop_token_ids)
-        most = self._limits.max_requests
+        most = self.limits.max_requests
         if most is not None and present >= most:
             raise EngineFull(f"{present} requests are in the engine, which is its limit; try again later")
 
     def request(self, token_ids: Sequence[int], params: SamplingParams, salt: bytes) -> Request:
         """A request that entered the engine now; ``check`` comes before."""
         now_s = self._clock()
-        timeout_s = params.timeout_s if params.timeout_s is not None else self._limits.timeout_s
+        timeout_s = params.timeout_s if params.timeout_s is not None else self.limits.timeout_s
         ends = frozenset(params.stop_token_ids)
         request = Request(
             key=next(self._keys),
@@ -99,7 +103,7 @@ class Intake:
         return request
 
     def _check_ids(self, field: str, token_ids: Sequence[int]) -> None:
-        size = self._limits.vocab_size
+        size = self.limits.vocab_size
         if token_ids and not 0 <= min(token_ids) <= max(token_ids) < size:
             wrong = next(token for token in token_ids if not 0 <= token < size)
             raise BadPrompt(f"{field}: {wrong} is no token of this model, whose ids are 0 to {size - 1}", field)
@@ -110,3 +114,10 @@ class Intake:
         if self._seed is not None:
             return self._seed
         return secrets.randbits(64)
+
+
+def model_sampling(model_path: Path) -> dict[str, float]:
+    """The model's own sampling defaults (``generation_config.json``), none where it says nothing."""
+    path = model_path / "generation_config.json"
+    stored = read_json(path) if path.is_file() else {}
+    return {name: float(value) for name in SAMPLING_DEFAULTS if (value := stored.get(name)) is not None}

@@ -95,8 +95,9 @@ class Ledger:
             executed_ideal_s=request.executed_ideal_s if known else None,
         )
 
-    def stats(self, **counts: int) -> BackendStats:
+    def stats(self, extra: dict[str, float], **counts: int) -> BackendStats:
         return BackendStats(
+            extra=extra,
             running=counts["running"],
             waiting=counts["waiting"],
             kv_blocks_total=counts["kv_blocks_total"],

@@ -89,6 +89,9 @@ class Speculation:
     def audit(self) -> None:
         self.proposer.audit()
 
+    def counts(self) -> dict[str, float]:
+        return {"draft_tokens_total": self.proposed, "accepted_draft_tokens_total": self.accepted}
+
 
 def _are_decodes(rows: Sequence[Row]) -> bool:
     return all(row.count == 1 and row.samples and not row.request.scores_prompt for row in rows)
