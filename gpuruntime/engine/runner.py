@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from gpuruntime.backend import TokenLogprob
 from gpuruntime.engine.config import BLOCK_TOKENS
 from gpuruntime.engine.executor import Executor, Ints, StepBatch
 from gpuruntime.engine.scheduler import Row
-from gpuruntime.sampling.sampler import SampleRow, sample, uniform
+from gpuruntime.sampling.logprobs import prompt_logprobs
+from gpuruntime.sampling.row import Picked, SampleRow, is_plain_greedy, penalizes
+from gpuruntime.sampling.sampler import sample, uniform
 
 
 class RowResult(NamedTuple):
@@ -37,16 +41,17 @@ class ModelRunner:
     def run(self, rows: Sequence[Row]) -> list[RowResult]:
         """Computes the rows' K and V; one result for each row."""
         batch = make_batch(rows)
-        if all(row.request.params.temperature == 0 for row in rows):
+        ends = accumulate(row.wanted for row in rows)
+        spans = [range(end - row.wanted, end) for row, end in zip(rows, ends, strict=True)]
+        if all(_is_plain(row) for row in rows):
             picks = self._executor.greedy(batch)
-        else:
-            asked = [_sample_row(row, index) for row in rows for index in range(row.wanted)]
-            picks = sample(self._executor.logits(batch), asked)
-        results, first = [], 0
-        for row in rows:
-            results.append(_accept(row, picks[first : first + row.wanted]))
-            first += row.wanted
-        return results
+            return [_accept(row, picks[span.start : span.stop]) for row, span in zip(rows, spans, strict=True)]
+        logits = self._executor.logits(batch)
+        scores = [_scores(row, logits[span.start : span.stop]) for row, span in zip(rows, spans, strict=True)]
+        return [
+            _picked(row, found, chunk)
+            for row, found, chunk in zip(rows, _sample(logits, rows, spans), scores, strict=True)
+        ]
 
 
 def make_batch(rows: Sequence[Row]) -> StepBatch:
@@ -79,6 +84,11 @@ def _last_of_each(ends: Ints, wanted: Ints) -> Ints:
     return np.arange(wanted.sum(), dtype=np.int32) + np.repeat(ends - total, wanted)
 
 
+def _is_plain(row: Row) -> bool:
+    request = row.request
+    return is_plain_greedy(request.params, _banned(row, 0)) and not request.scores_prompt
+
+
 def _accept(row: Row, picks: Sequence[int]) -> RowResult:
     """The drafts that equal what the model picks at their place, and its pick behind the last of them."""
     if not row.samples:
@@ -89,6 +99,40 @@ def _accept(row: Row, picks: Sequence[int]) -> RowResult:
     return RowResult(picks[: right + 1])
 
 
+def _picked(row: Row, picks: Sequence[Picked], scores: Sequence[TokenLogprob]) -> RowResult:
+    tokens = _accept(row, [pick.token for pick in picks]).tokens
+    logprobs = [pick.logprob for pick in picks[: len(tokens)] if pick.logprob is not None]
+    return RowResult(tokens, logprobs, scores)
+
+
+def _sample(logits: Tensor, rows: Sequence[Row], spans: Sequence[range]) -> Iterator[list[Picked]]:
+    """Each row's picks: of the places behind its last token and its drafts, in their order."""
+    places = [span[-1 - len(row.drafts) :] if row.samples else span[:0] for row, span in zip(rows, spans, strict=True)]
+    chosen = [place for row_places in places for place in row_places]
+    asked = [_sample_row(row, index) for row, own in zip(rows, places, strict=True) for index in range(len(own))]
+    picks = iter(sample(logits if len(chosen) == len(logits) else logits[chosen], asked) if asked else ())
+    return (list(islice(picks, len(own))) for own in places)
+
+
+def _scores(row: Row, logits: Tensor) -> Sequence[TokenLogprob]:
+    """The log probabilities of the prompt's tokens that follow those of this chunk, where they are asked for."""
+    request, count = row.request, row.request.params.prompt_logprobs
+    if count is None or not request.scores_prompt:
+        return ()
+    targets = request.tokens[row.start + 1 : min(row.start + 1 + row.count, request.prompt_len)]
+    return prompt_logprobs(logits[: len(targets)], targets, count)
+
+
 def _sample_row(row: Row, index: int) -> SampleRow:
+    """How the token behind ``index`` drafts is picked; its uniform number is that place's own, with or without them."""
     request = row.request
-    return SampleRow(request.params, uniform(request.seed, request.num_output + index))
+    number = uniform(request.seed, request.num_output + index)
+    if not penalizes(request.params):
+        return SampleRow(request.params, number, banned=_banned(row, index))
+    output = request.tokens[request.prompt_len :] + list(row.drafts[:index])
+    return SampleRow(request.params, number, request.prompt_ids, output, _banned(row, index))
+
+
+def _banned(row: Row, index: int) -> tuple[int, ...]:
+    request = row.request
+    return tuple(request.end_ids) if request.num_output + index < request.params.min_tokens else ()

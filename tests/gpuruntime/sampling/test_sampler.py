@@ -11,8 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuruntime.backend import SamplingParams
-from gpuruntime.sampling import sampler
-from gpuruntime.sampling.sampler import SampleRow, sample, uniform
+from gpuruntime.sampling import filters
+from gpuruntime.sampling.row import SampleRow
+from gpuruntime.sampling.sampler import sample as sample_rows
+from gpuruntime.sampling.sampler import uniform
+
+
+def sample(logits: torch.Tensor, rows: list[SampleRow]) -> list[int]:
+    return [picked.token for picked in sample_rows(logits, rows)]
 
 
 def row(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, u: float = 0.5) -> SampleRow:
@@ -89,7 +95,7 @@ def test_both_ways_to_filter_agree_on_the_kept_set(monkeypatch: pytest.MonkeyPat
         return {sample(logits, [row(top_p=0.8, u=(i + 0.5) / 400)])[0] for i in range(400)}
 
     by_candidates = reachable()
-    monkeypatch.setattr(sampler, "CANDIDATES", 4)
+    monkeypatch.setattr(filters, "CANDIDATES", 4)
     assert reachable() == by_candidates
 
 

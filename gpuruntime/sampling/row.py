@@ -1,0 +1,53 @@
+"""What the sampler is told of one row, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuruntime.backend import SamplingParams, TokenLogprob
+
+TokenIds = Sequence[int] | NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRow:
+    """How one row is sampled; ``uniform`` is in [0, 1).
+
+    ``prompt`` and ``output`` (the tokens generated before this position, drafts included) matter only where
+    ``penalizes`` says so; an array is taken as it is, so a long prompt is best converted once. ``banned``: ids that
+    cannot be picked now, such as the end of the text before ``min_tokens``. Every id is in the vocabulary.
+    """
+
+    params: SamplingParams
+    uniform: float
+    prompt: TokenIds = ()
+    output: TokenIds = ()
+    banned: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """One row's next token; ``logprob`` where it was asked for."""
+
+    token: int
+    logprob: TokenLogprob | None = None
+
+
+def penalizes(params: SamplingParams) -> bool:
+    """Whether ``prompt`` and ``output`` change what is picked."""
+    return params.repetition_penalty != 1 or params.presence_penalty != 0 or params.frequency_penalty != 0
+
+
+def is_plain_greedy(params: SamplingParams, banned: tuple[int, ...] = ()) -> bool:
+    """Whether the arg max of the untouched logits is the whole answer, so that no logits need to be seen."""
+    return (
+        params.temperature == 0
+        and params.logprobs is None
+        and not params.logit_bias
+        and not banned
+        and not penalizes(params)
+    )
