@@ -17,7 +17,8 @@ class EngineConfig:
 
     model_path: a Hugging Face directory (config.json, safetensors, tokenizer.json).
     model_name: what ``BackendInfo.model`` says; default: the directory's name.
-    dtype: of weights, activations and KV. bf16 halves the bytes a decode step reads; fp32 is for parity checks.
+    dtype: of weights, activations and KV. bf16 halves the bytes a decode step reads; fp32 is for parity checks; int8
+        halves them again: weights with a scale a channel, head included, beside bf16 activations and KV.
     max_model_len: longest prompt + completion in tokens; default the model's own, at most 4096, so that one request
         cannot take the whole KV memory of a small replica.
     max_num_seqs: requests in one step. 64: beyond it a step on a CPU is longer than any class's TPOT.
@@ -41,7 +42,7 @@ class EngineConfig:
 
     model_path: Path
     model_name: str | None = None
-    dtype: Literal["bf16", "fp32"] = "bf16"
+    dtype: Literal["bf16", "fp32", "int8"] = "bf16"
     max_model_len: int | None = None
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 512
@@ -67,7 +68,7 @@ class EngineConfig:
         queue, timeout_s = self.max_queue, self.request_timeout_s
         checks = (
             ((self.model_path / "config.json").is_file(), f"model_path {self.model_path}: no config.json there"),
-            (self.dtype in ("bf16", "fp32"), f"dtype {self.dtype!r}: must be bf16 or fp32"),
+            (self.dtype in ("bf16", "fp32", "int8"), f"dtype {self.dtype!r}: must be bf16, fp32 or int8"),
             (self.kv_dtype in ("auto", "int8"), f"kv_dtype {self.kv_dtype!r}: must be auto or int8"),
             (length is None or length >= 2, f"max_model_len {length}: must be at least 2 tokens"),
             (self.max_num_seqs >= 1, f"max_num_seqs {self.max_num_seqs}: must be at least 1"),

@@ -18,13 +18,16 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 class WeightSource:
     """Named tensors of one model, read on demand and converted to ``dtype``.
 
+    ``int8`` tells the products that they are to keep what they are given as int8 rows (``kernels.linear``).
+
     What it returns is a copy: a tensor that shares the map would keep the whole file in memory.
 
     Raises ``ValueError`` naming the file or tensor for what is missing, truncated, or of another shape or type.
     """
 
-    def __init__(self, model_dir: Path, dtype: torch.dtype) -> None:
+    def __init__(self, model_dir: Path, dtype: torch.dtype, *, int8: bool = False) -> None:
         self._dtype = dtype
+        self.int8 = int8
         self._dir = model_dir
         self._files: dict[str, Any] = {}
         self._where: dict[str, str] = {}
@@ -32,6 +35,10 @@ class WeightSource:
             handle = self._open(name)
             for key in handle.keys():  # noqa: SIM118 - a safetensors handle is no mapping
                 self._where[key] = name
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._dtype
 
     def has(self, name: str) -> bool:
         return name in self._where
