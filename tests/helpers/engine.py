@@ -21,6 +21,7 @@ from gpuruntime.engine.request import Clock, Request
 from gpuruntime.engine.runner import ModelRunner
 from gpuruntime.engine.torch_executor import TorchExecutor
 from gpuruntime.models.config import load_model_config
+from gpuruntime.speculative.controller import Controller
 
 # Tiny tensors gain nothing from threads, and two of them beside a busy process wait for each other.
 torch.set_num_threads(1)
@@ -155,6 +156,21 @@ def make_engine(
         features=features,
     )
     return Engine(core, executor)
+
+
+class Eager(Controller):
+    """Drafts whether it pays or not: as many as there are, or by ``depths`` in turn."""
+
+    def __init__(self, depths: Sequence[int] = (16,)) -> None:
+        super().__init__()
+        self._wanted = itertools.cycle(depths)
+
+    def choose(self, keys: Sequence[int], depths: Sequence[int], budget: int) -> list[int]:
+        plan = []
+        for depth in depths:
+            plan.append(min(depth, budget, next(self._wanted)))
+            budget -= plan[-1]
+        return plan
 
 
 def greedy(count: int) -> SamplingParams:
