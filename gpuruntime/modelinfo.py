@@ -15,8 +15,11 @@ from typing import Any, Literal
 
 from gpuruntime.gguf_header import GgufError, GgufHeader, is_gguf, read_gguf_header
 
-SUPPORTED_ARCHITECTURES = ("LlamaForCausalLM",)
-SUPPORTED_ROPE = ("default", "linear", "llama3")
+SUPPORTED_ARCHITECTURES = (
+    *("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"),
+    *("Qwen3MoeForCausalLM", "Gemma3ForCausalLM"),
+)
+SUPPORTED_ROPE = ("default", "linear", "dynamic", "yarn", "llama3")
 SUPPORTED_SAFETENSORS = ("BF16", "F16", "F32")
 SUPPORTED_GGUF = (
     *("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"),

@@ -8,44 +8,46 @@ from torch import Tensor
 
 from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
 from gpuruntime.engine.executor import StepBatch
-from gpuruntime.kernels.paged_attention import AttentionPlan, PrefillChunk, plan_decodes, plan_prefill
+from gpuruntime.kernels.kv_memory import Int8Kv, PlainKv
+from gpuruntime.kernels.paged_attention import AttentionPlan, View, plan_decodes, plan_prefill
 from gpuruntime.loading.weights import WeightSource
 from gpuruntime.models.batch import ForwardBatch
 from gpuruntime.models.config import ModelConfig
-from gpuruntime.models.registry import build_model
+from gpuruntime.models.registry import ARCHITECTURES, build_model
 
-DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+# Of activations, and of K and V where ``kv_dtype`` is "auto"; int8 weights are multiplied with bf16.
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "int8": torch.bfloat16}
+_SCALE_BYTES = 4
 
 
 class TorchExecutor:
-    """Implements ``engine.executor.Executor``. ``max_len``: the longest context in tokens."""
+    """Implements ``engine.executor.Executor``. ``max_len``: the longest context in tokens.
+
+    Raises ``ValueError`` naming every setting that it or the model cannot run with.
+    """
 
     name = "PyTorch"
 
     def __init__(self, config: EngineConfig, model_config: ModelConfig, max_len: int) -> None:
+        if reasons := unsupported(config, model_config):
+            raise ValueError("; ".join(reasons))
         self._dtype = DTYPES[config.dtype]
-        self._model = build_model(model_config, WeightSource(config.model_path, self._dtype), max_len)
+        weights = WeightSource(config.model_path, self._dtype, int8=config.dtype == "int8")
+        self._model = build_model(model_config, weights, max_len)
         self.weights_bytes = self._model.nbytes
-        block_bytes = model_config.kv_bytes_per_token(self._dtype.itemsize) * BLOCK_TOKENS
+        self._views = layer_views(config, model_config)
+        block_bytes = BLOCK_TOKENS * kv_bytes_per_token(config, model_config)
         self.num_blocks = config.kv_bytes // block_bytes
         if self.num_blocks == 0:
             raise ValueError(f"kv_bytes {config.kv_bytes}: one block of {BLOCK_TOKENS} tokens takes {block_bytes}")
-        shape = (
-            model_config.num_layers,
-            self.num_blocks,
-            BLOCK_TOKENS,
-            2,
-            model_config.num_kv_heads,
-            model_config.head_dim,
-        )
-        # numpy's zeros are mapped and not touched: memory becomes resident as blocks are used.
-        memory = np.zeros(self.num_blocks * block_bytes, dtype=np.uint8)
-        self._pools = torch.from_numpy(memory).view(self._dtype).view(shape)
+        layout = Int8Kv if config.kv_dtype == "int8" else PlainKv
+        kv_heads, head_dim = model_config.num_kv_heads, model_config.head_dim
+        self._kv = [layout(self.num_blocks, BLOCK_TOKENS, kv_heads, head_dim, self._dtype) for _ in self._views]
 
     def logits(self, batch: StepBatch) -> Tensor:
         order = _attention_order(batch)
         with torch.inference_mode():
-            logits: Tensor = self._model.forward(self._forward_batch(batch, order), self._pools)
+            logits: Tensor = self._model.forward(self._forward_batch(batch, order), self._kv)
         return logits
 
     def greedy(self, batch: StepBatch) -> list[int]:
@@ -72,27 +74,52 @@ class TorchExecutor:
             attention=self._attention(batch, order),
         )
 
-    def _attention(self, batch: StepBatch, order: list[int]) -> AttentionPlan:
+    def _attention(self, batch: StepBatch, order: list[int]) -> tuple[AttentionPlan, ...]:
+        plans = {view: self._plan(view, batch, order) for view in set(self._views)}
+        return tuple(plans[view] for view in self._views)
+
+    def _plan(self, view: View, batch: StepBatch, order: list[int]) -> AttentionPlan:
         counts = np.diff(batch.begins)
         decodes = [row for row in order if counts[row] == 1]
-        tables = [batch.tables[row].tolist() for row in decodes]
-        lengths = [int(batch.positions[row]) + 1 for row in decodes]
-        prefills = []
-        first = len(decodes)
+        groups = plan_decodes(view, batch.tables[decodes], batch.positions[decodes], BLOCK_TOKENS, self._dtype)
+        chunks = []
+        start = len(decodes)
         for row in order[len(decodes) :]:
-            prefills.append(self._chunk(first, batch, row, int(counts[row])))
-            first += int(counts[row])
-        return AttentionPlan(plan_decodes(tables, lengths, BLOCK_TOKENS, self._dtype), tuple(prefills))
+            table, first, count = batch.tables[row], int(batch.positions[row]), int(counts[row])
+            chunk = plan_prefill(
+                view, start, table=table, first=first, count=count, block_size=BLOCK_TOKENS, dtype=self._dtype
+            )
+            chunks.append(chunk)
+            start += count
+        return AttentionPlan(view, groups, tuple(chunks))
 
-    def _chunk(self, first: int, batch: StepBatch, row: int, count: int) -> PrefillChunk:
-        return plan_prefill(
-            first,
-            table=batch.tables[row].tolist(),
-            first_position=int(batch.positions[row]),
-            count=count,
-            block_size=BLOCK_TOKENS,
-            dtype=self._dtype,
-        )
+
+def unsupported(config: EngineConfig, model_config: ModelConfig) -> list[str]:
+    """Every reason why PyTorch cannot run the model with these settings; empty when it can."""
+    reasons = []
+    if model_config.architecture not in ARCHITECTURES:
+        reasons.append(f"architecture {model_config.architecture} has no layer in PyTorch")
+    if config.dtype not in DTYPES:
+        reasons.append(f"dtype {config.dtype}: PyTorch runs {', '.join(DTYPES)}")
+    if config.attention_window is not None and any(model_config.sliding_windows):
+        reasons.append("attention_window: the model has sliding windows of its own")
+    if config.attention_window is not None and model_config.rope.kind == "dynamic":
+        reasons.append("attention_window: rope scaling dynamic already depends on max_model_len")
+    return reasons
+
+
+def layer_views(config: EngineConfig, model_config: ModelConfig) -> tuple[View, ...]:
+    """What a token sees in each layer."""
+    if config.attention_window is not None:
+        return (View(config.attention_window, config.attention_sinks or 0),) * model_config.num_layers
+    return tuple(View(window) for window in model_config.sliding_windows)
+
+
+def kv_bytes_per_token(config: EngineConfig, model_config: ModelConfig) -> int:
+    """Bytes of one token's K and V over all layers in the layout that ``kv_dtype`` names."""
+    if config.kv_dtype == "int8":
+        return model_config.kv_bytes_per_token(1, _SCALE_BYTES)
+    return model_config.kv_bytes_per_token(DTYPES[config.dtype].itemsize)
 
 
 def _attention_order(batch: StepBatch) -> list[int]:

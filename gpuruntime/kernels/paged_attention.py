@@ -1,24 +1,54 @@
 """Causal attention over paged K and V: the PyTorch reference, which is also the CPU's path.
 
-The pool of one layer is ``[blocks, 16, 2, kv_heads, head_dim]`` (index 0 of the third axis is K, 1 is V), so the K
-and V of one block are one contiguous row and a request's context is one gather.
+What a token sees is a ``View``: all earlier tokens, the last ones, or the first and the last ones. A plan holds the
+blocks that the rows of a batch see under one view, and nothing outside the view is read.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
+
+from gpuruntime.kernels.kv_memory import LayerKv
+
+_FAR = 1 << 40  # a key position that no query sees
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A token sees the last ``window`` tokens, itself included (None: all), and the first ``sinks`` tokens."""
+
+    window: int | None = None
+    sinks: int = 0
+
+    def blocks(self, first: int, last: int, block_size: int) -> NDArray[np.int64]:
+        """Ascending indexes of a request's blocks that any of the positions ``first .. last`` sees."""
+        end = last // block_size + 1
+        if self.window is None:
+            return np.arange(end)
+        begin = max(0, first - self.window + 1) // block_size
+        sinks = min(-(-self.sinks // block_size), begin)
+        return np.concatenate((np.arange(sinks), np.arange(begin, end)))
+
+    def hides(self, queries: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which key positions the query positions do not see; the two broadcast."""
+        hidden = keys > queries
+        if self.window is not None:
+            hidden |= (keys <= queries - self.window) & (keys >= self.sinks)
+        return hidden
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeGroup:
-    """Requests with one new token each and contexts of similar length.
+    """Requests with one new token each that see about as many blocks.
 
-    start, end: their rows in the batch. blocks: int64 ``[n * width]``, tables padded with block 0 to ``width``.
-    mask: ``[n, 1, 1, width * 16]`` added to the scores, minus infinity where the context has ended.
+    start, end: their rows in the batch. blocks: int64 ``[n * width]``, each request's blocks padded to ``width``.
+    mask: ``[n, 1, 1, width * 16]`` added to the scores, minus infinity for what a request does not see.
     """
 
     start: int
@@ -39,80 +69,95 @@ class PrefillChunk:
 
 @dataclass(frozen=True, slots=True)
 class AttentionPlan:
-    """Who attends to what; made once a step and used by every layer."""
+    """Who attends to what; made once a step for each view and used by every layer that has it."""
 
+    view: View
     decodes: tuple[DecodeGroup, ...]
     prefills: tuple[PrefillChunk, ...]
 
 
 def plan_decodes(
-    tables: list[list[int]], lengths: list[int], block_size: int, dtype: torch.dtype
+    view: View, tables: NDArray[np.int32], positions: NDArray[np.int32], block_size: int, dtype: torch.dtype
 ) -> tuple[DecodeGroup, ...]:
-    """Groups the leading ``len(tables)`` rows of a batch, which the caller sorted by length, longest first.
+    """Groups the leading ``n`` rows of a batch, sorted by position, last first: tables ``[n, any]``, positions ``[n]``.
 
-    A group's contexts are padded to its longest, so a group ends where padding would double the shortest.
+    A group's rows are padded to its widest, so a group ends where padding would double the narrowest.
     """
+    seen = [view.blocks(position, position, block_size) for position in positions.tolist()]
     groups = []
     start = 0
-    while start < len(tables):
-        width = -(-lengths[start] // block_size)
-        end = start + 1
-        while end < len(tables) and 2 * lengths[end] >= lengths[start]:
+    while start < len(seen):
+        width, end = len(seen[start]), start + 1
+        while end < len(seen) and 2 * len(seen[end]) >= width:
+            width = max(width, len(seen[end]))
             end += 1
-        blocks = torch.zeros((end - start, width), dtype=torch.int64)
-        for row, index in enumerate(range(start, end)):
-            used = -(-lengths[index] // block_size)
-            blocks[row, :used] = torch.tensor(tables[index][:used])
-        ends = torch.tensor(lengths[start:end]).view(-1, 1)
-        outside = torch.arange(width * block_size).view(1, -1) >= ends
-        mask = torch.zeros(outside.shape, dtype=dtype).masked_fill_(outside, float("-inf"))
-        groups.append(DecodeGroup(start, end, blocks.view(-1), mask.view(end - start, 1, 1, -1)))
+        indexes = np.zeros((end - start, width), dtype=np.int64)
+        padding = np.ones((end - start, width), dtype=np.bool_)
+        for row, blocks in enumerate(seen[start:end]):
+            indexes[row, : len(blocks)] = blocks
+            padding[row, : len(blocks)] = False
+        keys = _positions(np.where(padding, _FAR, indexes), block_size)
+        mask = _mask(view.hides(positions[start:end, None].astype(np.int64), keys), dtype)
+        blocks = np.take_along_axis(tables[start:end].astype(np.int64), indexes, axis=1)
+        groups.append(DecodeGroup(start, end, torch.from_numpy(blocks.reshape(-1)), mask.view(end - start, 1, 1, -1)))
         start = end
     return tuple(groups)
 
 
 def plan_prefill(
-    start: int, *, table: list[int], first_position: int, count: int, block_size: int, dtype: torch.dtype
+    view: View, start: int, *, table: NDArray[np.int32], first: int, count: int, block_size: int, dtype: torch.dtype
 ) -> PrefillChunk:
-    """A chunk of ``count`` tokens at batch row ``start``, whose first token stands at ``first_position``."""
-    width = -(-(first_position + count) // block_size)
-    positions = torch.arange(first_position, first_position + count).view(-1, 1)
-    outside = torch.arange(width * block_size).view(1, -1) > positions
-    mask = torch.zeros(outside.shape, dtype=dtype).masked_fill_(outside, float("-inf"))
-    return PrefillChunk(start, start + count, torch.tensor(table[:width]), mask)
+    """A chunk of ``count`` tokens at batch row ``start``; ``first`` is its first token's position in the context."""
+    indexes = view.blocks(first, first + count - 1, block_size)
+    queries = np.arange(first, first + count)[:, None]
+    mask = _mask(view.hides(queries, _positions(indexes, block_size)), dtype)
+    return PrefillChunk(start, start + count, torch.from_numpy(table[indexes].astype(np.int64)), mask)
 
 
-def paged_attention(q: Tensor, pool: Tensor, plan: AttentionPlan) -> Tensor:
-    """Attention of ``q [T, heads, head_dim]`` over one layer's ``pool``; returns ``[T, heads * head_dim]``.
+def _positions(blocks: NDArray[np.int64], block_size: int) -> NDArray[np.int64]:
+    """Context positions of the tokens in block indexes ``[..., width]``: ``[..., width * block_size]``."""
+    tokens = blocks[..., None] * block_size + np.arange(block_size)
+    return tokens.reshape(*blocks.shape[:-1], -1)
 
-    K and V of the batch's own tokens must already be in the pool. Softmax runs in fp32.
+
+def _mask(hidden: NDArray[np.bool_], dtype: torch.dtype) -> Tensor:
+    return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(torch.from_numpy(hidden), float("-inf"))
+
+
+def paged_attention(q: Tensor, kv: LayerKv, plan: AttentionPlan, scale: float) -> Tensor:
+    """Attention of ``q [T, heads, head_dim]`` over one layer's ``kv``; returns ``[T, heads * head_dim]``.
+
+    K and V of the batch's own tokens must already be written. Softmax runs in fp32.
     """
     out = torch.empty_like(q)
     for group in plan.decodes:
-        out[group.start : group.end] = _decode(q[group.start : group.end], pool, group)
+        out[group.start : group.end] = _decode(q[group.start : group.end], kv, group, scale)
     for chunk in plan.prefills:
-        out[chunk.start : chunk.end] = _prefill(q[chunk.start : chunk.end], pool, chunk)
+        out[chunk.start : chunk.end] = _prefill(q[chunk.start : chunk.end], kv, chunk, scale)
     return out.view(q.shape[0], -1)
 
 
-def _decode(q: Tensor, pool: Tensor, group: DecodeGroup) -> Tensor:
+def _decode(q: Tensor, kv: LayerKv, group: DecodeGroup, scale: float) -> Tensor:
     """The query heads that share a KV head stand as rows of one product, so K and V are never repeated."""
     count, heads, head_dim = q.shape
-    kv_heads = pool.shape[3]
-    context = pool.index_select(0, group.blocks).view(count, -1, 2, kv_heads, head_dim)
-    keys, values = context[:, :, 0].transpose(1, 2), context[:, :, 1].transpose(1, 2)
-    grouped = q.view(count, kv_heads, heads // kv_heads, head_dim)
-    result = scaled_dot_product_attention(grouped, keys, values, attn_mask=group.mask)
+    keys, values = gather(kv, group.blocks, count)
+    grouped = q.view(count, keys.shape[1], -1, head_dim)
+    result = scaled_dot_product_attention(grouped, keys, values, attn_mask=group.mask, scale=scale)
     return result.reshape(count, heads, head_dim)
 
 
-def _prefill(q: Tensor, pool: Tensor, chunk: PrefillChunk) -> Tensor:
-    count, heads, head_dim = q.shape
-    kv_heads = pool.shape[3]
-    context = pool.index_select(0, chunk.blocks).view(1, -1, 2, kv_heads, head_dim)
-    keys, values = context[:, :, 0].transpose(1, 2), context[:, :, 1].transpose(1, 2)
+def _prefill(q: Tensor, kv: LayerKv, chunk: PrefillChunk, scale: float) -> Tensor:
+    count, heads, _ = q.shape
+    keys, values = gather(kv, chunk.blocks, 1)
     queries = q.transpose(0, 1).unsqueeze(0)
     mask = chunk.mask.view(1, 1, count, -1)
-    grouped = heads != kv_heads
-    result = scaled_dot_product_attention(queries, keys, values, attn_mask=mask, enable_gqa=grouped)
+    shared = heads != keys.shape[1]
+    result = scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=scale, enable_gqa=shared)
     return result.squeeze(0).transpose(0, 1)
+
+
+def gather(kv: LayerKv, blocks: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """K and V of ``count`` contexts of equal width, each ``[count, kv_heads, width * 16, head_dim]``."""
+    context = kv.read(blocks)
+    context = context.view(count, -1, *context.shape[1:])
+    return context[:, :, 0].transpose(1, 2), context[:, :, 1].transpose(1, 2)

@@ -67,6 +67,7 @@ class ModelConfig:
     sliding_windows: one per layer, how many last tokens a token sees, itself included; None sees all.
     qk_norm: RMSNorm over each head of q and k before rotation.
     attention_scale: multiplies ``q k^T``. embedding_scale: multiplies the embedded tokens.
+    norm_offset: added to the weights of every norm.
     local_rope: the rotation of layers with a window, where it differs from ``rope``.
     """
 
@@ -88,6 +89,7 @@ class ModelConfig:
     activation: Literal["silu", "gelu_tanh"]
     attention_scale: float
     embedding_scale: float
+    norm_offset: float
     sliding_windows: tuple[int | None, ...]
     rope: RopeConfig
     local_rope: RopeConfig | None = None
@@ -176,6 +178,7 @@ def parse_model_config(raw: Raw) -> ModelConfig:
         "activation": "silu",
         "attention_scale": head_dim**-0.5,
         "embedding_scale": 1.0,
+        "norm_offset": 0.0,
         "sliding_windows": (None,) * layers,
     }
     return ModelConfig(**{**common, **_FAMILIES[known[0]](raw)})
@@ -257,6 +260,7 @@ def _gemma3(raw: Raw) -> dict[str, Any]:
         "activation": "gelu_tanh",
         "attention_scale": float(raw.get("query_pre_attn_scalar") or 256) ** -0.5,
         "embedding_scale": math.sqrt(_positive(raw, "hidden_size")),
+        "norm_offset": 1.0,
         "sliding_windows": _windows(raw, kinds),
         "rope": _rope(ropes.get("full_attention") or raw.get("rope_scaling") or {}, raw, theta=1e6),
         "local_rope": _rope(ropes.get("sliding_attention") or local, raw, theta=1e4),

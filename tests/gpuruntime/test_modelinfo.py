@@ -120,7 +120,7 @@ def test_the_catalog_accepts_what_the_engine_has_a_class_for() -> None:
     [
         ({"architectures": ["MambaForCausalLM"]}, "architecture MambaForCausalLM"),
         ({"quantization_config": {"quant_method": "awq"}}, "quantization awq"),
-        ({"rope_scaling": {"type": "yarn"}}, "rope scaling yarn"),
+        ({"rope_scaling": {"type": "su"}}, "rope scaling su"),
         ({"rope_parameters": {"rope_type": "longrope"}}, "rope scaling longrope"),
         ({"num_key_value_heads": 3}, "no multiple of 3"),
     ],
@@ -133,8 +133,9 @@ def test_what_the_engine_cannot_run_is_named(tmp_path: Path, over: dict[str, Any
 def test_tensor_types_are_checked(tmp_path: Path) -> None:
     info = read_model(directory(tmp_path / "m", {"w": np.ones((4, 8), np.int8)}))
     assert "tensors of type I8" in supports(info)[0]
-    small = small_gguf(tmp_path / "a.gguf", llama__rope__scaling__type="yarn")
-    assert supports(read_model(small)) == ["rope scaling yarn is not supported; supported: default, linear, llama3"]
+    small = small_gguf(tmp_path / "a.gguf", llama__rope__scaling__type="longrope")
+    supported = "default, linear, dynamic, yarn, llama3"
+    assert supports(read_model(small)) == [f"rope scaling longrope is not supported; supported: {supported}"]
     other = small_gguf(tmp_path / "b.gguf", architecture="rwkv7")
     assert "architecture rwkv7" in supports(read_model(other))[0]
 

@@ -39,7 +39,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 def chunk_logits(executor: Executor, tokens: list[int], chunks: list[int]) -> torch.Tensor:
     """Logits after the last token when the prompt is computed in ``chunks``; blocks are out of order on purpose."""
     request = Request(1, len(tokens), list(tokens), SamplingParams(max_tokens=1), 0, b"", frozenset(), Clock(0.0))
-    request.blocks = [9, 2, 7, 4, 11, 3]
+    request.hold([9, 2, 7, 4, 11, 3])
     start = 0
     for count in chunks:
         logits = executor.logits(make_batch([Row(request, start, count, samples=True)]))

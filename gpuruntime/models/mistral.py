@@ -1,0 +1,13 @@
+"""Mistral (Jiang et al., arXiv:2310.06825): Llama's layer, where each token sees a sliding window of the last ones."""
+
+from __future__ import annotations
+
+from gpuruntime.loading.weights import WeightSource
+from gpuruntime.models.config import ModelConfig
+from gpuruntime.models.layers import PreNormLayer
+from gpuruntime.models.llama import llama_layer
+
+
+def mistral_layer(config: ModelConfig, weights: WeightSource, index: int) -> PreNormLayer:
+    """The window of layer ``index`` is ``config.sliding_windows[index]``; the attention plan applies it."""
+    return llama_layer(config, weights, index)

@@ -1,0 +1,13 @@
+"""Qwen 2 and 2.5 (arXiv:2407.10671): Llama's layer with biases on q, k and v."""
+
+from __future__ import annotations
+
+from gpuruntime.loading.weights import WeightSource
+from gpuruntime.models.config import ModelConfig
+from gpuruntime.models.layers import PreNormLayer
+from gpuruntime.models.llama import llama_layer
+
+
+def qwen2_layer(config: ModelConfig, weights: WeightSource, index: int) -> PreNormLayer:
+    """The biases come with ``config.attention_bias``, which this family's files need not name."""
+    return llama_layer(config, weights, index)
