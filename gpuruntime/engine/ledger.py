@@ -61,7 +61,7 @@ class Ledger:
         took_ms = took_s * 1000
         self._step_ms = took_ms if self._step_ms is None else self._step_ms + _EWMA * (took_ms - self._step_ms)
         prefilled = sum(row.count for row in rows if row.count > 1)
-        if prefilled > len(rows):
+        if prefilled > len(rows) and took_s > 0:
             rate = prefilled / took_s
             known = self._prefill_rate
             self._prefill_rate = rate if known is None else known + _EWMA * (rate - known)

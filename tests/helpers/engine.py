@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import json
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from gpuruntime.backend import FinishReason, SamplingParams, TokenLogprob
 from gpuruntime.engine.config import EngineConfig
@@ -57,6 +60,23 @@ def save_random_llama(target: Path, *, seed: int = 0, shards: str = "5GB", **cha
     return model
 
 
+def save_byte_model(target: Path, *, context: int = 128, **changes: Any) -> Path:
+    """A random model over a byte tokenizer: texts are noise, tokens map to bytes; 256 begins and 257 ends a text."""
+    save_random_llama(
+        target, vocab_size=258, max_position_embeddings=context, eos_token_id=257, pad_token_id=256, **changes
+    )
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: index for index, letter in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<|start|>", "<|end|>"])
+    tokenizer.save(str(target / "tokenizer.json"))
+    (target / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|end|>"}))
+    (target / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    (target / "generation_config.json").write_text('{"temperature": 0.2, "top_p": 0.9, "eos_token_id": 257}')
+    return target
+
+
 def greedy_reference(model: Any, prompt: Sequence[int], count: int) -> list[int]:
     """transformers' greedy continuation past any end token.
 
@@ -79,6 +99,7 @@ class Engine:
 
     core: EngineCore
     executor: Executor
+    clock: Callable[[], float] = time.monotonic
     texts: dict[int, list[int]] = field(default_factory=dict)
     logprobs: dict[int, list[TokenLogprob]] = field(default_factory=dict)
     prompt_logprobs: dict[int, list[TokenLogprob | None]] = field(default_factory=dict)
@@ -86,7 +107,13 @@ class Engine:
     _keys: Any = field(default_factory=lambda: itertools.count(1))
 
     def add(
-        self, prompt: Sequence[int], params: SamplingParams, *, salt: bytes = b"", end_ids: Sequence[int] = ()
+        self,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        *,
+        salt: bytes = b"",
+        end_ids: Sequence[int] = (),
+        deadline_s: float = math.inf,
     ) -> int:
         key = next(self._keys)
         request = Request(
@@ -97,7 +124,8 @@ class Engine:
             seed=params.seed or 0,
             salt=salt,
             end_ids=frozenset(end_ids) | frozenset(params.stop_token_ids),
-            clock=Clock(time.monotonic()),
+            clock=Clock(self.clock()),
+            deadline_s=deadline_s,
         )
         self.texts[key], self.logprobs[key], self.prompt_logprobs[key] = [], [], []
         self.core.add(request)
@@ -136,6 +164,7 @@ def make_engine(
     executor: Executor | None = None,
     device_share: float = 1.0,
     features: Sequence[Feature] = (),
+    clock: Callable[[], float] = time.monotonic,
 ) -> Engine:
     """An engine over ``blocks`` KV blocks; pass ``executor`` to reuse loaded weights with fewer blocks."""
     model_config = load_model_config(model_dir)
@@ -154,8 +183,9 @@ def make_engine(
         num_blocks=blocks,
         cache=cache,
         features=features,
+        clock=clock,
     )
-    return Engine(core, executor)
+    return Engine(core, executor, clock)
 
 
 class Eager(Controller):

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuruntime.backend import SamplingParams
 from gpuruntime.engine.executor import Executor
+from gpuruntime.engine.runner import ModelRunner
 from gpuruntime.roofline import DeviceRates
-from helpers.engine import Engine, greedy, greedy_reference, make_engine, save_random_llama
+from gpuruntime.speculative.draft import DraftProposer
+from gpuruntime.speculative.ngram import NgramProposer
+from gpuruntime.speculative.speculation import Speculation
+from helpers.engine import Eager, Engine, greedy, greedy_reference, make_engine, save_random_llama
 
 PROMPTS = tuple(tuple((i * i * (k + 3) + 11 * k) % 200 + 3 for i in range(5 + 13 * k)) for k in range(6))
 SHARED = (*PROMPTS[4][:32], 9, 8, 7)
@@ -24,14 +30,21 @@ class World:
     """One random model, its texts by transformers, and texts of sampled requests run alone."""
 
     def __init__(self, model_dir: Path) -> None:
-        reference = save_random_llama(model_dir, seed=11)
+        self.reference = reference = save_random_llama(model_dir, seed=11)
         self.model_dir = model_dir
         self.executor: Executor = make_engine(model_dir, blocks=64).executor
+        self.draft = make_engine(model_dir, blocks=12).executor
         self.greedy = [greedy_reference(reference, prompt, LENGTH) for prompt in ALL]
         self.sampled = [self._alone(index) for index in range(len(ALL))]
 
     def engine(self, *, blocks: int = 64, **settings: Any) -> Engine:
         return make_engine(self.model_dir, blocks=blocks, executor=self.executor, **settings)
+
+    def features(self, speculation: str, depths: list[int]) -> tuple[Speculation, ...]:
+        if speculation == "off":
+            return ()
+        draft = DraftProposer(ModelRunner(self.draft), 12, 30)
+        return (Speculation(NgramProposer() if speculation == "ngram" else draft, 4, Eager(depths)),)
 
     def params(self, index: int, sampled: bool) -> SamplingParams:
         if sampled:
@@ -50,6 +63,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return World(tmp_path_factory.mktemp("llama"))
 
 
+# What arrives: which prompt, sampled or greedy, after how many steps, aborted how many later, whose.
 ARRIVAL = st.tuples(
     st.integers(0, len(ALL) - 1),
     st.booleans(),
@@ -65,12 +79,27 @@ ARRIVAL = st.tuples(
     max_seqs=st.integers(1, 6),
     extra_tokens=st.integers(0, 40),
     cache=st.booleans(),
+    speculation=st.sampled_from(["off", "ngram", "draft"]),
+    depths=st.lists(st.integers(0, 4), min_size=1, max_size=5),
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_texts_do_not_depend_on_company_chunks_preemption_or_cache(
-    world: World, arrivals: list, blocks: int, max_seqs: int, extra_tokens: int, cache: bool
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_texts_do_not_depend_on_company_chunks_preemption_cache_or_guesses(
+    world: World,
+    arrivals: list,
+    blocks: int,
+    max_seqs: int,
+    extra_tokens: int,
+    cache: bool,
+    speculation: str,
+    depths: list[int],
 ) -> None:
-    engine = world.engine(blocks=blocks, max_seqs=max_seqs, max_tokens=max_seqs + extra_tokens, cache=cache)
+    engine = world.engine(
+        blocks=blocks,
+        max_seqs=max_seqs,
+        max_tokens=max_seqs + extra_tokens,
+        cache=cache,
+        features=world.features(speculation, depths),
+    )
     aborts: dict[int, list[int]] = {}
     started = {}
     step = 0
@@ -140,6 +169,95 @@ def test_end_tokens_and_max_tokens_end_a_text(world: World) -> None:
     assert engine.reason(stopped) == "stop"
     assert engine.texts[full] == expected
     assert engine.reason(full) == "length"
+
+
+def test_stop_ids_end_a_text_as_its_end_does_and_min_tokens_holds_both_back(world: World) -> None:
+    expected = world.greedy[2]
+    stop = expected[4]
+    engine = world.engine()
+    stopped = engine.add(ALL[2], SamplingParams(LENGTH, temperature=0, stop_token_ids=(stop,)))
+    held = engine.add(ALL[2], SamplingParams(LENGTH, temperature=0, stop_token_ids=(stop,), min_tokens=9))
+    engine.drain()
+    assert engine.texts[stopped] == expected[: expected.index(stop) + 1]
+    assert engine.reason(stopped) == "stop"
+    assert len(engine.texts[held]) >= 9
+    assert stop not in engine.texts[held][:9]
+    assert engine.texts[held][: expected.index(stop)] == expected[: expected.index(stop)]
+
+
+@pytest.mark.parametrize("max_tokens", [16, 256])
+def test_log_probabilities_against_transformers(world: World, max_tokens: int) -> None:
+    prompt = PROMPTS[5]
+    engine = world.engine(max_tokens=max_tokens)
+    engine.add(prompt, greedy(4))
+    engine.drain()
+    # The cache holds the prompt by now; a prompt that is scored is computed all the same.
+    key = engine.add(prompt, SamplingParams(6, temperature=0, logprobs=2, prompt_logprobs=3))
+    other = engine.add(PROMPTS[2], SamplingParams(6, temperature=0.9, seed=1))
+    engine.drain()
+    timings = engine.ends[key].timings
+    assert timings is not None
+    assert timings.cached_tokens == 0
+    assert engine.logprobs[other] == engine.prompt_logprobs[other] == []
+
+    text = [*prompt, *engine.texts[key]]
+    with torch.inference_mode():
+        expected = world.reference(torch.tensor([text])).logits[0].double().log_softmax(-1)
+    scores = engine.prompt_logprobs[key]
+    assert len(scores) == len(prompt)
+    assert scores[0] is None
+    for position, (score, count) in enumerate(
+        zip([*scores[1:], *engine.logprobs[key]], [3] * (len(prompt) - 1) + [2] * 6, strict=True)
+    ):
+        assert score is not None
+        row = expected[position]
+        assert score.token == text[position + 1]
+        assert score.logprob == pytest.approx(float(row[score.token]), abs=1e-3)
+        best = row.topk(count)
+        assert [token for token, _ in score.top] == best.indices.tolist()
+        assert [value for _, value in score.top] == pytest.approx(best.values.tolist(), abs=1e-3)
+
+
+def test_a_deadline_ends_a_request_in_any_phase_with_what_it_has(world: World) -> None:
+    now = 100.0
+    engine = world.engine(max_seqs=1, clock=lambda: now)
+    running = engine.add(ALL[2], greedy(LENGTH), deadline_s=107.0)
+    waiting = engine.add(ALL[1], greedy(LENGTH), deadline_s=104.0)
+    patient = engine.add(ALL[3], greedy(LENGTH))
+    while engine.core.busy:
+        now += 1.0
+        engine.step()
+        engine.core.audit()
+    assert (engine.reason(running), engine.reason(waiting), engine.reason(patient)) == ("abort", "abort", "length")
+    assert engine.texts[running] == world.greedy[2][:6]
+    assert engine.texts[waiting] == []
+    assert engine.texts[patient] == world.greedy[3]
+    timings = engine.ends[waiting].timings
+    assert timings is not None
+    assert timings.queue_ms == pytest.approx(4000.0)
+
+
+def test_thousands_of_short_requests_leave_nothing_behind(world: World) -> None:
+    """Aborts at random moments beside short requests; after each wave the engine is as it was."""
+    chance = random.Random(3)
+    features = world.features("ngram", [2, 0, 1])
+    engine = world.engine(blocks=24, max_seqs=24, max_tokens=96, features=features)
+    core = engine.core
+    for wave in range(25):
+        live = [engine.add(ALL[chance.randrange(3)], greedy(chance.randint(1, 4))) for _ in range(100)]
+        while core.busy:
+            if chance.random() < 0.5:
+                engine.take(core.abort(chance.choice(live)))
+            if core.busy:
+                engine.step()
+        core.audit()
+        assert len(engine.ends) == 100 * (wave + 1)
+        pool = core.scheduler.pool
+        assert pool.available == pool.total
+        assert [*core._requests, *core.scheduler.running, *core.scheduler.waiting] == []
+        assert not features[0].controller.acceptance._own
+        assert not features[0].proposer._indexes
+    assert sum(output.finish_reason == "abort" for output in engine.ends.values()) > 80
 
 
 def test_counters_add_up(world: World) -> None:
