@@ -60,16 +60,22 @@ def save_random_llama(target: Path, *, seed: int = 0, shards: str = "5GB", **cha
     return model
 
 
+def byte_tokenizer(*special: str) -> Tokenizer:
+    """Every token is one byte, so every character beyond ASCII is split; the special tokens follow from 256 on."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: index for index, letter in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(list(special))
+    return tokenizer
+
+
 def save_byte_model(target: Path, *, context: int = 128, **changes: Any) -> Path:
     """A random model over a byte tokenizer: texts are noise, tokens map to bytes; 256 begins and 257 ends a text."""
     save_random_llama(
         target, vocab_size=258, max_position_embeddings=context, eos_token_id=257, pad_token_id=256, **changes
     )
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({letter: index for index, letter in enumerate(alphabet)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(["<|start|>", "<|end|>"])
+    tokenizer = byte_tokenizer("<|start|>", "<|end|>")
     tokenizer.save(str(target / "tokenizer.json"))
     (target / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|end|>"}))
     (target / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")

@@ -9,7 +9,7 @@ import pytest
 from gpuruntime.backend import SamplingParams
 from gpuruntime.engine.kv import BlockPool
 from gpuruntime.engine.request import TRANSITIONS, Clock, Request, State
-from gpuruntime.engine.scheduler import Row, Scheduler
+from gpuruntime.engine.scheduler import SCORED_CHUNK, Row, Scheduler
 
 KEYS = itertools.count(1)
 
@@ -105,6 +105,53 @@ def test_an_evicted_beginning_is_no_new_prompt() -> None:
         plan.finish(one)
     assert again.cached_tokens == 0
     assert again.new_prompt_tokens == 0
+
+
+def test_drafts_get_the_blocks_that_nobody_needs_next() -> None:
+    plan = scheduler(blocks=4)
+    one, two = request(15), request(15, first=100)
+    plan.add(one)
+    plan.add(two)
+    run(plan)
+    assert plan.reserve(one, 16)
+    assert plan.pool.available == 2
+    assert not plan.reserve(one, 17)
+    plan.abort(two)
+    assert plan.reserve(one, 17)
+    assert plan.pool.available == 2
+    plan.audit()
+
+
+def test_what_a_step_leaves_of_its_budget_is_known() -> None:
+    plan = scheduler(tokens=10)
+    plan.add(request(3))
+    run(plan)
+    assert plan.spare_tokens == 7
+    run(plan)
+    assert plan.spare_tokens == 9
+
+
+def test_a_scored_prompt_is_computed_whole_and_in_small_chunks() -> None:
+    plan = scheduler(tokens=512)
+    first = request(200)
+    scored = request(200)
+    scored.params = SamplingParams(max_tokens=5, prompt_logprobs=0)
+    plan.add(first)
+    run(plan)
+    plan.add(scored)
+    assert run(plan) == [(first.key, 1, True), (scored.key, SCORED_CHUNK, False)]
+    assert scored.cached_tokens == 0
+
+
+def test_the_audit_finds_blocks_that_no_request_owns() -> None:
+    plan = scheduler()
+    one = request(40)
+    plan.add(one)
+    run(plan)
+    plan.audit()
+    one.blocks.pop()
+    with pytest.raises(RuntimeError, match="do not hold what the pool has given out"):
+        plan.audit()
 
 
 @pytest.mark.parametrize("phase", ["waiting", "prefill", "decode", "preempted"])

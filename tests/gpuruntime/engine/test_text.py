@@ -5,22 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from gpuruntime.engine.text import StopFilter, TextStream
+from helpers.engine import byte_tokenizer
 
-
-def byte_tokenizer() -> Tokenizer:
-    """Every token is one byte, so every character beyond ASCII is split."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE({letter: index for index, letter in enumerate(alphabet)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(["<end>"])
-    return tokenizer
-
-
-BYTES = byte_tokenizer()
+BYTES = byte_tokenizer("<end>")
 
 
 def stream(text: str, stops: list[str]) -> tuple[str, list[str], bool]:
