@@ -62,7 +62,7 @@ class LLM:
         ``params``: for all, or one for each; without it the model's own sampling and at most 256 tokens.
         Raises ``BadPrompt`` before anything runs when one of them cannot be served.
         """
-        given = [prompts] if isinstance(prompts, str) else list(prompts)
+        given: list[str | Sequence[int]] = [prompts] if isinstance(prompts, str) else list(prompts)
         return self._run([self._encode(prompt) for prompt in given], params)
 
     def chat(self, messages: Sequence[Message] | Sequence[Sequence[Message]], params: Params = None) -> list[Output]:

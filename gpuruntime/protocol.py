@@ -39,7 +39,7 @@ class EngineSettings(msgspec.Struct, kw_only=True, frozen=True):
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 512
     kv_bytes: int = 256 << 20
-    dtype: Literal["bf16", "fp32"] = "bf16"
+    dtype: Literal["bf16", "fp32", "int8"] = "bf16"
     threads: int | None = None
     max_queue: int = 256
     queue_timeout_s: float = 30.0

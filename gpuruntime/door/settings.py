@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--port", type=int, default=0, help="0: any free port")
     serve.add_argument("--engine", choices=["native", "vllm"], default="native")
     serve.add_argument("--token", help="the bearer token clients must send (default: a new one, printed)")
-    serve.add_argument("--dtype", choices=["bf16", "fp32"], default="bf16")
+    serve.add_argument("--dtype", choices=["bf16", "fp32", "int8"], default="bf16")
     serve.add_argument("--max-model-len", type=int)
     serve.add_argument("--max-num-seqs", type=int, default=64)
     serve.add_argument("--max-num-batched-tokens", type=int, default=512)

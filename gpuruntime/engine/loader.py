@@ -40,7 +40,7 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
 
     from gpuruntime.engine.executors import make_executor
     from gpuruntime.engine.runner import ModelRunner
-    from gpuruntime.engine.torch_executor import DTYPES
+    from gpuruntime.engine.torch_executor import DTYPES, kv_bytes_per_token
     from gpuruntime.kernels.rates import measure_rates
     from gpuruntime.speculative.features import make_features
 
@@ -50,7 +50,8 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
     draft_executor = None if draft is None else make_executor(draft.draft, draft.model, max_len)
     capacity = executor.num_blocks * BLOCK_TOKENS
     dtype = DTYPES[config.dtype]
-    shape = model_shape(model_config, dtype.itemsize)
+    weight_bytes = 1 if config.dtype == "int8" else dtype.itemsize
+    shape = model_shape(model_config, weight_bytes, kv_bytes_per_token(config, model_config))
     ledger = Ledger(shape, kv_capacity_tokens=capacity, max_seqs=config.max_num_seqs, device_share=config.device_share)
     core = EngineCore(
         ModelRunner(executor),
@@ -63,7 +64,7 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
     )
     return LoadedEngine(
         core=core,
-        governor=ThreadGovernor(config.resolved_threads, torch.set_num_threads),
+        governor=ThreadGovernor(config.resolved_threads, executor.set_threads),
         limits=Limits(
             max_model_len=max_len,
             kv_capacity_tokens=capacity,
@@ -95,9 +96,9 @@ def draft_settings(config: EngineConfig, model_config: ModelConfig, max_len: int
             f"draft_model_path {config.draft_model_path}: its vocabulary has {model.vocab_size} entries and the "
             f"model's {model_config.vocab_size}; they must be the same"
         )
-    if model.max_position < max_len:
+    if model.longest_context < max_len:
         raise ValueError(
-            f"draft_model_path {config.draft_model_path}: it was made for {model.max_position} tokens, fewer than "
+            f"draft_model_path {config.draft_model_path}: it was made for {model.longest_context} tokens, fewer than "
             f"the context of {max_len}; lower max_model_len"
         )
     target_bytes, draft_bytes = model_config.kv_bytes_per_token(1), model.kv_bytes_per_token(1)
@@ -111,24 +112,35 @@ def draft_settings(config: EngineConfig, model_config: ModelConfig, max_len: int
 
 def resolve_max_len(config: EngineConfig, model_config: ModelConfig) -> int:
     """The context in tokens; a setting beyond the model's own is refused, not clamped."""
+    longest = model_config.longest_context
     if config.max_model_len is None:
-        return min(model_config.max_position, DEFAULT_CONTEXT)
-    if config.max_model_len > model_config.max_position:
-        raise ValueError(
-            f"max_model_len {config.max_model_len}: the model was made for {model_config.max_position} tokens"
-        )
+        return min(longest, DEFAULT_CONTEXT)
+    if config.max_model_len > longest:
+        raise ValueError(f"max_model_len {config.max_model_len}: the model was made for {longest} tokens")
     return config.max_model_len
 
 
-def model_shape(config: ModelConfig, element_bytes: int) -> ModelShape:
-    """The roofline's view: products only, the head included, the embedding lookup not."""
+def model_shape(config: ModelConfig, element_bytes: int, kv_bytes_per_token: int | None = None) -> ModelShape:
+    """The roofline's view: products only, the head included, the embedding lookup not.
+
+    Of a mixture the experts that one token asks count as work, all of them as weights. K and V without their own
+    ``kv_bytes_per_token`` are of ``element_bytes`` too.
+    """
     attention = config.hidden_size * (2 * config.q_size + 2 * config.kv_size)
-    mlp = 3 * config.hidden_size * config.intermediate_size
+    dense = 3 * config.hidden_size * config.intermediate_size
     head = config.vocab_size * config.hidden_size
-    parameters = config.num_layers * (attention + mlp) + head
+    worked = stored = head + config.num_layers * attention
+    experts = config.experts
+    for sparse in experts.layers if experts else (False,) * config.num_layers:
+        if experts is None or not sparse:
+            worked, stored = worked + dense, stored + dense
+            continue
+        router, expert = config.hidden_size * experts.count, 3 * config.hidden_size * experts.intermediate_size
+        worked += router + experts.per_token * expert
+        stored += router + experts.count * expert
     return ModelShape(
-        parameters=parameters,
-        weight_bytes=parameters * element_bytes,
-        kv_bytes_per_token=config.kv_bytes_per_token(element_bytes),
+        parameters=worked,
+        weight_bytes=stored * element_bytes,
+        kv_bytes_per_token=kv_bytes_per_token or config.kv_bytes_per_token(element_bytes),
         attention_flops=4 * config.num_layers * config.num_heads * config.head_dim,
     )
