@@ -91,9 +91,10 @@ def plan_decodes(
         while end < len(seen) and 2 * len(seen[end]) >= width:
             width = max(width, len(seen[end]))
             end += 1
-        indexes = np.zeros((end - start, width), dtype=np.int64)
+        indexes = np.empty((end - start, width), dtype=np.int64)
         padding = np.ones((end - start, width), dtype=np.bool_)
         for row, blocks in enumerate(seen[start:end]):
+            indexes[row] = blocks[0]
             indexes[row, : len(blocks)] = blocks
             padding[row, : len(blocks)] = False
         keys = _positions(np.where(padding, _FAR, indexes), block_size)

@@ -49,16 +49,16 @@ def sink_attention(q: SinkQueries, kv: LayerKv, plan: AttentionPlan, scale: floa
 def _decode(q: SinkQueries, kv: LayerKv, group: DecodeGroup, sinks: int, scale: float) -> Tensor:
     count, heads, head_dim = q.near.shape
     keys, values = gather(kv, group.blocks, count)
-    grouped = [part.view(count, keys.shape[1], -1, head_dim) for part in (q.near, q.far)]
-    weights = torch.softmax(_scores(*grouped, keys, sinks).mul_(scale) + group.mask, dim=-1)
+    near, far = (part.view(count, keys.shape[1], -1, head_dim) for part in (q.near, q.far))
+    weights = torch.softmax(_scores(near, far, keys, sinks) * scale + group.mask, dim=-1)
     return (weights.to(values.dtype) @ values).reshape(count, heads, head_dim)
 
 
 def _prefill(q: SinkQueries, kv: LayerKv, chunk: PrefillChunk, sinks: int, scale: float) -> Tensor:
     count, heads, head_dim = q.near.shape
     keys, values = (part.transpose(0, 1) for part in gather(kv, chunk.blocks, 1))
-    grouped = [part.view(count, keys.shape[0], -1, head_dim).permute(1, 2, 0, 3) for part in (q.near, q.far)]
-    weights = torch.softmax(_scores(*grouped, keys, sinks).mul_(scale) + chunk.mask, dim=-1)
+    near, far = (part.view(count, keys.shape[0], -1, head_dim).permute(1, 2, 0, 3) for part in (q.near, q.far))
+    weights = torch.softmax(_scores(near, far, keys, sinks) * scale + chunk.mask, dim=-1)
     mixed = weights.to(values.dtype) @ values
     return mixed.permute(2, 0, 1, 3).reshape(count, heads, head_dim)
 

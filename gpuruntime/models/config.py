@@ -223,7 +223,9 @@ def _qwen3(raw: Raw) -> dict[str, Any]:
 
 def _qwen3_moe(raw: Raw) -> dict[str, Any]:
     layers = _positive(raw, "num_hidden_layers")
-    count, per_token = _positive(raw, "num_experts"), _positive(raw, "num_experts_per_tok")
+    # transformers 5 writes the second name.
+    count = _positive(raw, "num_experts" if "num_experts" in raw else "num_local_experts")
+    per_token = _positive(raw, "num_experts_per_tok")
     if per_token > count:
         raise UnsupportedModel(f"num_experts_per_tok {per_token} is more than num_experts {count}")
     step, plain = int(raw.get("decoder_sparse_step") or 1), raw.get("mlp_only_layers") or []
