@@ -7,7 +7,7 @@ knows which one runs.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -77,13 +77,14 @@ class TokenLogprob:
 class Prompt:
     """A prompt ready to run.
 
-    ``token_ids`` is None for an external engine, which tokenizes ``messages`` itself. ``salt`` separates the
-    prefix caches of tenants and is part of every block's hash.
+    ``token_ids`` is None for an external engine, which tokenizes ``messages`` or ``text`` itself. ``salt`` separates
+    the prefix caches of tenants and is part of every block's hash. ``text`` is set where the prompt was a plain text.
     """
 
     messages: tuple[dict[str, Any], ...]
     token_ids: tuple[int, ...] | None
     salt: bytes = b""
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,11 @@ class BackendStats:
 
 @dataclass(frozen=True, slots=True)
 class BackendInfo:
-    """What the backend is and can take, known once it is ready."""
+    """What the backend is and can take, known once it is ready.
+
+    ``refuses``: request fields, by their names in a body, that this engine cannot honour; ``vocab_size`` None: it
+    does not say, and token ids are checked for their sign only.
+    """
 
     engine: str
     model: str
@@ -156,6 +161,8 @@ class BackendInfo:
     weights_bytes: int | None
     dtype: str
     eos_token_ids: tuple[int, ...] = ()
+    vocab_size: int | None = None
+    refuses: frozenset[str] = frozenset()
 
 
 class Backend(Protocol):
@@ -173,8 +180,27 @@ class Backend(Protocol):
         """Render and tokenize. Raises ``BadPrompt``."""
         ...
 
+    async def prepare_text(self, text: str | tuple[int, ...], salt: bytes, *, special_tokens: bool = True) -> Prompt:
+        """A plain text, or its token ids as they are. ``special_tokens``: also those the tokenizer puts around it."""
+        ...
+
+    async def tokenize(self, source: str | list[dict[str, Any]], *, special_tokens: bool = True) -> tuple[int, ...]:
+        """A text or rendered messages as token ids, of any length. Raises ``BadPrompt``."""
+        ...
+
+    async def detokenize(self, token_ids: Sequence[int]) -> str:
+        """The text of these ids, special tokens included."""
+        ...
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes that one token stands for, a special token's name included; empty where nobody knows."""
+        ...
+
     def generate(self, request_id: str, prompt: Prompt, params: SamplingParams) -> AsyncIterator[Delta]:
-        """Run one request. Closing the iterator aborts it within one step and frees all it held."""
+        """Run one request. Closing the iterator aborts it within one step and frees all it held.
+
+        A ``mailbox.Mailbox`` is the quick kind: its reader needs no task of its own.
+        """
         ...
 
     def abort(self, request_id: str) -> bool:

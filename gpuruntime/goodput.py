@@ -78,58 +78,67 @@ class ServiceLevel:
 
 
 @dataclass(slots=True)
+class _Choice:
+    """One text of a request: where its tokens stand and how long the next may be late."""
+
+    last_us: int
+    slack_us: int = 0
+
+
+@dataclass(slots=True)
 class Timeline:
     """The clock of one request, fed as frames become ready to send. Times are microseconds of one monotonic clock.
 
-    ``arrived_us`` is when the last byte of the request's body was read. Fluidity is kept online: O(1) a frame.
+    ``arrived_us`` is when the last byte of the request's body was read. Fluidity is kept online: O(1) a frame. Each
+    choice of a request has gaps and slack of its own; what is counted of them adds up.
     """
 
     arrived_us: int
     tpot_us: int | None = None
     first_us: int | None = None
-    last_us: int | None = None
     tokens: int = 0
     met: int = 0
     missed: int = 0
     stalls: int = 0
     max_gap_us: int = 0
-    _slack_us: int = 0
+    decode_us: int = 0
+    _choices: dict[int, _Choice] = field(default_factory=dict)
 
-    def add(self, tokens: int, now_us: int) -> None:
-        """``tokens`` tokens became ready at ``now_us``; tokens of one frame share its time."""
+    def add(self, tokens: int, now_us: int, choice: int = 0) -> None:
+        """``tokens`` tokens of a choice became ready at ``now_us``; tokens of one frame share its time."""
         if tokens <= 0:
             return
-        rest = tokens
-        if self.first_us is None or self.last_us is None:
-            self.first_us = now_us
-            rest -= 1
+        line, rest = self._choices.get(choice), tokens - 1
+        if line is None:
+            line = self._choices[choice] = _Choice(now_us)
+            self.first_us = now_us if self.first_us is None else self.first_us
         else:
-            self._gap(now_us - self.last_us)
-            rest -= 1
+            self._gap(line, now_us - line.last_us)
         if self.tpot_us is not None and rest:
             self.met += rest
-            self._slack_us = min(self._slack_us + rest * self.tpot_us, SLACK_CAP_US)
-        self.last_us = now_us
+            line.slack_us = min(line.slack_us + rest * self.tpot_us, SLACK_CAP_US)
+        line.last_us = now_us
         self.tokens += tokens
 
-    def _gap(self, gap: int) -> None:
+    def _gap(self, line: _Choice, gap: int) -> None:
+        self.decode_us += gap
         self.max_gap_us = max(self.max_gap_us, gap)
         if gap > STALL_US:
             self.stalls += 1
         if self.tpot_us is None:
             return
-        if gap <= self.tpot_us + self._slack_us:
+        if gap <= self.tpot_us + line.slack_us:
             self.met += 1
-            self._slack_us = min(self._slack_us + self.tpot_us - gap, SLACK_CAP_US)
+            line.slack_us = min(line.slack_us + self.tpot_us - gap, SLACK_CAP_US)
         else:
-            late = gap - self._slack_us - self.tpot_us
+            late = gap - line.slack_us - self.tpot_us
             self.missed += -(-late // self.tpot_us)
-            self._slack_us = 0
+            line.slack_us = 0
 
     @property
     def slack_us(self) -> int:
-        """How long the next token may be late beyond its TPOT without a miss."""
-        return self._slack_us
+        """How long the next token may be late beyond its TPOT without a miss: of the choice that has least."""
+        return min((line.slack_us for line in self._choices.values()), default=0)
 
     @property
     def ttft_us(self) -> int | None:
@@ -137,10 +146,9 @@ class Timeline:
 
     @property
     def mean_tpot_us(self) -> float | None:
-        """Decode only; None below two tokens."""
-        if self.tokens < 2 or self.first_us is None or self.last_us is None:
-            return None
-        return (self.last_us - self.first_us) / (self.tokens - 1)
+        """Decode only, over all choices' gaps; None while no choice has two tokens."""
+        gaps = self.tokens - len(self._choices)
+        return self.decode_us / gaps if gaps else None
 
     @property
     def fluidity(self) -> float:

@@ -1,18 +1,20 @@
-"""OpenAI's contract where gateway and door must agree on it: the body of a chat request and the error object."""
+"""OpenAI's contract where gateway and door must agree on it: the bodies of requests and the error object.
+
+The fields are OpenAI's and, where it has none, vLLM's. ``openai_checks`` holds the ranges. A known field that Berth
+cannot honour is refused by name; one that nobody here knows is ignored (and counted by the gateway).
+"""
 
 from __future__ import annotations
 
-import re
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 MAX_BODY_BYTES = 8 << 20
-MAX_STOPS = 4
 
 
 class BadBody(ValueError):
-    """A request that cannot be read as a chat; ``param`` names the field, as ``messages[0].role`` (HTTP 400)."""
+    """A request that cannot be read; ``param`` names the field, as ``messages[0].role`` (HTTP 400)."""
 
     def __init__(self, message: str, param: str | None = None, code: str = "invalid_value") -> None:
         super().__init__(message)
@@ -36,28 +38,33 @@ class StreamOptions(msgspec.Struct):
     continuous_usage_stats: bool | None = None
 
 
-class ChatBody(msgspec.Struct):
-    """The fields Berth knows; ``max_completion_tokens`` is the newer name of ``max_tokens`` and wins."""
+class SamplingBody(msgspec.Struct, kw_only=True):
+    """What chat and text completions have in common. None: not said."""
 
     model: str
-    messages: list[Message]
     max_tokens: int | None = None
-    max_completion_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
-    seed: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    min_tokens: int | None = None
+    ignore_eos: bool | None = None
     stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    seed: int | None = None
+    n: int | None = None
+    prompt_logprobs: int | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    n: int | None = None
-    ignore_eos: bool | None = None
     user: str | None = None
 
     @property
-    def most_tokens(self) -> int | None:
-        """None when the client left it to the deployment."""
-        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+    def choices(self) -> int:
+        return 1 if self.n is None else self.n
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -65,79 +72,84 @@ class ChatBody(msgspec.Struct):
             return ()
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
+    @property
+    def include_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)
 
-_decoder = msgspec.json.Decoder(ChatBody)
-_PATH = re.compile(r" - at `\$\.?(.*)`$")
-_MISSING = re.compile(r"missing required field `(\w+)`")
-
-
-def decode_chat(body: bytes) -> ChatBody:
-    """The body with every type and range checked; unknown fields are ignored. Raises ``BadBody``."""
-    try:
-        chat = _decoder.decode(body)
-    except msgspec.ValidationError as error:
-        raise _invalid(error, body) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadBody(f"The body is not valid JSON: {error}", code="invalid_json") from error
-    _check_ranges(chat)
-    return chat
+    @property
+    def continuous_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.continuous_usage_stats)
 
 
-def _invalid(error: msgspec.ValidationError, body: bytes) -> BadBody:
-    text = str(error)
-    found = _PATH.search(text)
-    param = found.group(1) if found else ""
-    if param.startswith("messages[...]"):
-        param = param.replace("[...]", f"[{_bad_message(body)}]", 1)
-    param = param.replace("[...]", "")
-    if missing := _MISSING.search(text):
-        param = f"{param}.{missing.group(1)}" if param else missing.group(1)
-        return BadBody(f"Missing required field '{param}'.", param, "missing_required_parameter")
-    what = _PATH.sub("", text)
-    return BadBody(f"Invalid '{param}': {what}." if param else f"{what}.", param or None, "invalid_type")
+class ChatBody(SamplingBody, kw_only=True):
+    """``max_completion_tokens`` is the newer name of ``max_tokens`` and wins. The last fields are known to refuse."""
+
+    messages: list[Message]
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tools: list[Any] | None = None
+    tool_choice: Any = None
+    functions: list[Any] | None = None
+    function_call: Any = None
+    response_format: dict[str, Any] | None = None
+    modalities: list[str] | None = None
+    audio: dict[str, Any] | None = None
+
+    @property
+    def most_tokens(self) -> int | None:
+        """None when the client left it to the deployment."""
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+    @property
+    def logprob_count(self) -> int | None:
+        """How many alternatives beside each token; None without log probabilities."""
+        return (self.top_logprobs or 0) if self.logprobs else None
 
 
-def _bad_message(body: bytes) -> int:
-    """The index of the first message that does not decode; msgspec's paths leave indices out."""
-    raws = msgspec.json.decode(body, type=_RawMessages).messages
-    for index, raw in enumerate(raws):
-        try:
-            msgspec.json.decode(raw, type=Message)
-        except msgspec.ValidationError:
-            return index
-    return 0
+class CompletionBody(SamplingBody, kw_only=True):
+    """``prompt``: a text, texts, token ids, or lists of token ids. ``suffix`` and ``best_of`` are known to refuse."""
+
+    prompt: str | list[str | int | list[int]]
+    echo: bool | None = None
+    logprobs: int | None = None
+    suffix: str | None = None
+    best_of: int | None = None
+    add_special_tokens: bool | None = None
+
+    @property
+    def prompts(self) -> list[str | tuple[int, ...]]:
+        """One entry a prompt; a text or its token ids."""
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        if self.prompt and isinstance(self.prompt[0], int):
+            return [tuple(item for item in self.prompt if isinstance(item, int))]
+        return [item if isinstance(item, str) else tuple(item) for item in self.prompt if not isinstance(item, int)]
+
+    @property
+    def most_tokens(self) -> int:
+        """OpenAI's default for text completions is 16."""
+        return 16 if self.max_tokens is None else self.max_tokens
+
+    @property
+    def logprob_count(self) -> int | None:
+        return self.logprobs
 
 
-class _RawMessages(msgspec.Struct):
-    messages: list[msgspec.Raw]
+class TokenizeBody(msgspec.Struct, kw_only=True):
+    """vLLM's: either ``prompt`` or ``messages``."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[Message] | None = None
+    add_special_tokens: bool | None = None
+    add_generation_prompt: bool | None = None
+    return_token_strs: bool | None = None
 
 
-_RANGES: tuple[tuple[str, float, float], ...] = (
-    ("max_tokens", 1, 1 << 31),
-    ("max_completion_tokens", 1, 1 << 31),
-    ("temperature", 0.0, 2.0),
-    ("top_p", 0.0, 1.0),
-    ("top_k", -1, 1 << 20),
-    ("seed", -(1 << 63), (1 << 63) - 1),
-    ("n", 1, 1),
-)
-
-
-def _check_ranges(chat: ChatBody) -> None:
-    for name, low, high in _RANGES:
-        value = getattr(chat, name)
-        if value is not None and not low <= value <= high:
-            allowed = f"must be {low}" if low == high else f"must be between {low} and {high}"
-            raise BadBody(f"Invalid '{name}': {value} is out of range; it {allowed}.", name)
-    if chat.top_p == 0:
-        raise BadBody("Invalid 'top_p': it must be above 0.", "top_p")
-    if not chat.messages:
-        raise BadBody("Invalid 'messages': at least one message is needed.", "messages")
-    stops = chat.stops
-    if len(stops) > MAX_STOPS:
-        raise BadBody(f"Invalid 'stop': {len(stops)} strings; at most {MAX_STOPS} are allowed.", "stop")
-    if any(not stop for stop in stops):
-        raise BadBody("Invalid 'stop': an empty string would stop at once.", "stop")
+class DetokenizeBody(msgspec.Struct, kw_only=True):
+    model: str | None = None
+    tokens: list[int]
 
 
 def error_object(status: int, message: str, param: str | None, code: str | None) -> bytes:

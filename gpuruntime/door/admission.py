@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gpuruntime.door.errors import ApiError
@@ -20,6 +20,7 @@ class Slo:
     ttft_ms: float | None = None
     free_tokens: float = 0.0
     prefill_rate: float | None = None
+    tpot_ms: float | None = None
 
     def ttft_left_s(self, new_prompt_tokens: int) -> float:
         if self.ttft_ms is None:
@@ -94,31 +95,51 @@ class Admission:
             latest_start=received_s + slo.ttft_left_s(new_prompt_tokens) - prefill_s,
         )
 
-    async def enter(self, ticket: Ticket) -> None:
-        """Waits for the ticket's turn. Raises ``ApiError`` 503 (``queue_full``, ``queue_timeout``).
+    def join(self, tickets: Sequence[Ticket]) -> None:
+        """Takes a place or a place in the queue for all of them, or for none. Raises ``ApiError`` 503 (``queue_full``).
+
+        Each must then be waited for with ``turn``.
+        """
+        at_once = 0 if self._queue else max(0, min(len(tickets), self.capacity - self.running))
+        if len(self._queue) + len(tickets) - at_once > self.max_queue:
+            raise self._full(len(tickets))
+        for number, ticket in enumerate(tickets):
+            self._queue.push(ticket)
+            if number < at_once:
+                self._queue.pop(self._clock())  # also an uncontended request moves its tenant's share
+                self.running += 1
+            else:
+                self._turns[ticket] = asyncio.get_running_loop().create_future()
+
+    async def turn(self, ticket: Ticket) -> None:
+        """Waits for the ticket's turn. Raises ``ApiError`` 503 (``queue_timeout``).
 
         Cancelling the wait takes the ticket out. After a normal return ``leave`` must be called once.
         """
-        if self.running < self.capacity and not self._queue:
-            self._queue.push(ticket)
-            self._queue.pop(self._clock())  # also an uncontended request moves its tenant's share
-            self.running += 1
+        turn = self._turns.get(ticket)
+        if turn is None:
             return
-        if len(self._queue) >= self.max_queue:
-            raise self._full()
-        self._queue.push(ticket)
-        turn = self._turns[ticket] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(self.queue_timeout_s):
                 await turn
         except BaseException as error:
-            self._turns.pop(ticket, None)
-            if not self._queue.remove(ticket):  # the turn came in the same moment: pass it on
-                self.running -= 1
-                self._next()
+            self.withdraw(ticket)
             if isinstance(error, TimeoutError):
                 raise self._timed_out() from error
             raise
+        del self._turns[ticket]
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """Gives up a ticket whose ``turn`` did not return."""
+        self._turns.pop(ticket, None)
+        if not self._queue.remove(ticket):  # the turn came in the same moment: pass it on
+            self.running -= 1
+            self._next()
+
+    async def enter(self, ticket: Ticket) -> None:
+        """``join`` and ``turn`` of one ticket."""
+        self.join([ticket])
+        await self.turn(ticket)
 
     def leave(self, ticket: Ticket, actual_cost: float) -> None:
         """Frees the place and lets the next one in."""
@@ -129,13 +150,15 @@ class Admission:
     def _next(self) -> None:
         while self.running < self.capacity and (ticket := self._queue.pop(self._clock())) is not None:
             self.running += 1
-            turn = self._turns.pop(ticket)
+            turn = self._turns[ticket]
             if not turn.done():
                 turn.set_result(None)
 
-    def _full(self) -> ApiError:
+    def _full(self, wanted: int) -> ApiError:
         retry = min(60.0, max(1.0, self.throughput.wait_s(self.queued // 2, self.capacity)))
         message = f"The replica is full: {self.running} requests run and {self.queued} wait (limit {self.max_queue})."
+        if wanted > 1:
+            message += f" This request needs {wanted} places."
         return ApiError(503, message, code="queue_full", retry_after_s=retry)
 
     def _timed_out(self) -> ApiError:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from gpuruntime.backend import Delta, Timings
+from gpuruntime.door.choice import Choice
 from gpuruntime.door.metrics import Metrics
 from gpuruntime.door.spool import Spool
 from gpuruntime.goodput import Outcome
@@ -27,7 +29,10 @@ class TenantWork:
 
 @dataclass(slots=True)
 class Account:
-    """One admitted request, from its admission to its end. Times are of the monotonic clock, in seconds."""
+    """One admitted request, from its admission to its end. Times are of the monotonic clock, in seconds.
+
+    Of several choices: each prompt counts once, every generated token counts, the last one's reason to finish stays.
+    """
 
     request_id: str
     tenant: str
@@ -42,17 +47,22 @@ class Account:
     ended: bool = False
 
     def start(self) -> None:
-        """The queue let it into the engine."""
-        self.started_s = time.monotonic()
+        """The queue let its first choice into the engine."""
+        if self.started_s is None:
+            self.started_s = time.monotonic()
 
-    def add(self, delta: Delta) -> None:
-        if self.first_token_s is None and delta.completion_tokens:
-            self.first_token_s = time.monotonic()
-        self.completion_tokens = delta.completion_tokens
-        self.prompt_tokens = delta.prompt_tokens or self.prompt_tokens
-        if delta.timings is not None:
-            self.timings = delta.timings
+    def add(self, choice: Choice, delta: Delta) -> None:
+        """Counts what came for one choice."""
+        source = choice.source
+        if delta.prompt_tokens != source.tokens and choice.leads and delta.prompt_tokens:
+            self.prompt_tokens += delta.prompt_tokens - source.tokens
+            source.tokens = delta.prompt_tokens
+        if not choice.silent:
+            self.completion_tokens += delta.completion_tokens - choice.completion_tokens
+            choice.completion_tokens = delta.completion_tokens
         if delta.finish_reason is not None:
+            choice.timings = delta.timings
+            choice.finish_reason = delta.finish_reason
             self.finish_reason = delta.finish_reason
 
     @property
@@ -62,6 +72,14 @@ class Account:
     @property
     def cached_tokens(self) -> int | None:
         return None if self.timings is None else self.timings.cached_tokens
+
+    def usage(self) -> dict[str, Any]:
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens or 0},
+        }
 
     def berth(self) -> dict[str, float | int | None]:
         """What the last frame tells the gateway; unknown fields are null."""

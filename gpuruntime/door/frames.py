@@ -2,98 +2,143 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import msgspec
 
 from gpuruntime.backend import Delta
+from gpuruntime.door.choice import Choice, Source
+from gpuruntime.door.counting import Account
+from gpuruntime.door.logprobs import TokenBytes, chat_logprobs, prompt_logprobs
 
 DONE = b"data: [DONE]\n\n"
-_encode = msgspec.json.Encoder().encode
+PROMPT_STRIDE = 256  # tokens of a prompt whose log probabilities go in one frame
+encode = msgspec.json.Encoder().encode
 
 
-class Frames:
-    """The frames of one stream. With ``continuous`` each carries the running usage."""
+class Writer(Protocol):
+    """How an answer is written, as frames of a stream or as a whole. Counts are read from the request's account."""
 
-    def __init__(self, chat_id: str, created: int, model: str, *, include_usage: bool, continuous: bool) -> None:
-        head = {"id": chat_id, "object": "chat.completion.chunk", "created": created, "model": model}
-        self._head = b"data: " + _encode(head)[:-1]
-        self._text_head = self._head + b',"choices":[{"index":0,"delta":{"content":'
-        self._text_tail = b'},"logprobs":null,"finish_reason":null}]'
-        self._include_usage = include_usage
-        self._continuous = continuous
-        self._no_usage = b',"usage":null}\n\n' if include_usage else b"}\n\n"
+    def begin(self, choice: Choice) -> bytes:
+        """What comes before a choice's first text."""
+        ...
 
-    def _usage(self, prompt_tokens: int, completion_tokens: int) -> bytes:
-        if not self._continuous:
-            return self._no_usage
-        return b',"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}}\n\n' % (
-            prompt_tokens,
-            completion_tokens,
-            prompt_tokens + completion_tokens,
-        )
-
-    def role(self, prompt_tokens: int) -> bytes:
-        """The first frame of every stream."""
-        choice = (
-            b',"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]'
-        )
-        return self._head + choice + self._usage(prompt_tokens, 0)
-
-    def text(self, delta: Delta) -> bytes:
+    def text(self, choice: Choice, delta: Delta) -> bytes:
         """Empty when there is nothing to say: no text, and nobody counts along."""
-        if not delta.text and not (self._continuous and delta.new_tokens):
-            return b""
-        usage = self._usage(delta.prompt_tokens, delta.completion_tokens)
-        return self._text_head + _encode(delta.text) + self._text_tail + usage
+        ...
 
-    def finish(self, delta: Delta) -> bytes:
-        choice = b',"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"%s"}]' % (
-            (delta.finish_reason or "stop").encode()
-        )
-        return self._head + choice + self._usage(delta.prompt_tokens, delta.completion_tokens)
+    def finish(self, choice: Choice) -> bytes: ...
 
-    def end(self, usage: dict[str, Any], berth: dict[str, Any]) -> bytes:
+    def end(self) -> bytes:
         """The usage frame, when it was asked for, and the end of the stream."""
-        if not self._include_usage:
+        ...
+
+    def whole(self, choices: Sequence[Choice]) -> bytes:
+        """The answer to a request with ``stream: false``."""
+        ...
+
+
+class Envelope:
+    """What every frame of one answer repeats: its head, and with ``continuous`` the running usage."""
+
+    def __init__(
+        self, kind: str, answer_id: str, created: int, model: str, account: Account, *, usage: bool, continuous: bool
+    ) -> None:
+        self.fields = {"id": answer_id, "object": kind, "created": created, "model": model}
+        self.head = b"data: " + encode(self.fields)[:-1]
+        self.include_usage = usage
+        self.continuous = continuous
+        self._account = account
+        self._no_usage = b',"usage":null}\n\n' if usage else b"}\n\n"
+
+    def usage(self) -> bytes:
+        """The end of a frame."""
+        if not self.continuous:
+            return self._no_usage
+        prompt, completion = self._account.prompt_tokens, self._account.completion_tokens
+        return b',"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}}\n\n' % (
+            prompt,
+            completion,
+            prompt + completion,
+        )
+
+    def end(self) -> bytes:
+        if not self.include_usage:
             return DONE
-        return self._head + b',"choices":[],"usage":' + _encode(usage) + b',"berth":' + _encode(berth) + b"}\n\n" + DONE
+        usage, berth = encode(self._account.usage()), encode(self._account.berth())
+        return self.head + b',"choices":[],"usage":' + usage + b',"berth":' + berth + b"}\n\n" + DONE
+
+    def whole(self, kind: str, choices: list[dict[str, Any]], **more: Any) -> bytes:
+        rest = {"choices": choices, "usage": self._account.usage(), "berth": self._account.berth()}
+        return encode({**self.fields, "object": kind, **rest, **more})
+
+
+class ChatFrames:
+    """``Writer`` of ``/v1/chat/completions``. ``logprobs``: whether the client asked for them."""
+
+    def __init__(self, envelope: Envelope, token_bytes: TokenBytes, *, logprobs: bool) -> None:
+        self._envelope = envelope
+        self._token_bytes = token_bytes
+        self._logprobs = logprobs
+        self._text_heads: list[bytes] = []
+        self._text_tail = b'},"logprobs":null,"finish_reason":null}]'
+
+    def begin(self, choice: Choice) -> bytes:
+        role = self._frame(choice.index, b'{"role":"assistant","content":""}')
+        if not choice.source.logprobs or choice.index:
+            return role
+        shown = self._prompt_logprobs(choice.source)
+        parts = [encode(shown[at : at + PROMPT_STRIDE]) for at in range(0, len(shown), PROMPT_STRIDE)]
+        return role + b"".join(self._frame(choice.index, b"{}", b',"prompt_logprobs":' + part) for part in parts)
+
+    def text(self, choice: Choice, delta: Delta) -> bytes:
+        envelope, logprobs = self._envelope, self._logprobs and delta.logprobs
+        if not delta.text and not logprobs and not (envelope.continuous and delta.new_tokens):
+            return b""
+        tail = self._text_tail
+        if logprobs:
+            content = encode(chat_logprobs(delta.logprobs, self._token_bytes))
+            tail = b'},"logprobs":{"content":' + content + b',"refusal":null},"finish_reason":null}]'
+        return self._text_head(choice.index) + encode(delta.text) + tail + envelope.usage()
+
+    def finish(self, choice: Choice) -> bytes:
+        return self._frame(choice.index, b"{}", reason=b'"%s"' % (choice.finish_reason or "stop").encode())
+
+    def end(self) -> bytes:
+        return self._envelope.end()
+
+    def whole(self, choices: Sequence[Choice]) -> bytes:
+        more = {}
+        if choices[0].source.logprobs:
+            more["prompt_logprobs"] = self._prompt_logprobs(choices[0].source)
+        return self._envelope.whole("chat.completion", [self._choice(choice) for choice in choices], **more)
+
+    def _choice(self, choice: Choice) -> dict[str, Any]:
+        message = {"role": "assistant", "content": "".join(choice.texts), "refusal": None}
+        logprobs = None
+        if self._logprobs:
+            logprobs = {"content": chat_logprobs(choice.logprobs, self._token_bytes), "refusal": None}
+        return {
+            "index": choice.index,
+            "message": message,
+            "logprobs": logprobs,
+            "finish_reason": choice.finish_reason or "stop",
+        }
+
+    def _prompt_logprobs(self, source: Source) -> list[dict[str, dict[str, Any]] | None]:
+        return prompt_logprobs(source.logprobs, self._token_bytes)
+
+    def _text_head(self, index: int) -> bytes:
+        heads = self._text_heads
+        while len(heads) <= index:
+            heads.append(self._envelope.head + b',"choices":[{"index":%d,"delta":{"content":' % len(heads))
+        return heads[index]
+
+    def _frame(self, index: int, delta: bytes, more: bytes = b"", reason: bytes = b"null") -> bytes:
+        choice = b',"choices":[{"index":%d,"delta":%b,"logprobs":null,"finish_reason":%b}]' % (index, delta, reason)
+        return self._envelope.head + choice + more + self._envelope.usage()
 
 
 def error_frame(body: bytes) -> bytes:
     return b"data: " + body + b"\n\n"
-
-
-def usage_of(prompt_tokens: int, completion_tokens: int, cached_tokens: int | None) -> dict[str, Any]:
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": cached_tokens or 0},
-    }
-
-
-def completion_body(
-    chat_id: str,
-    created: int,
-    model: str,
-    *,
-    text: str,
-    finish_reason: str,
-    usage: dict[str, Any],
-    berth: dict[str, Any],
-) -> bytes:
-    """The answer to a request with ``stream: false``."""
-    message = {"role": "assistant", "content": text, "refusal": None}
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}
-    return _encode(
-        {
-            "id": chat_id,
-            "object": "chat.completion",
-            "created": created,
-            "model": model,
-            "choices": [choice],
-            "usage": usage,
-            "berth": berth,
-        }
-    )

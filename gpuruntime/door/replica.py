@@ -23,7 +23,7 @@ from gpuruntime.process import process_start_time, resident_bytes
 from gpuruntime.protocol import Load, ReplicaState, RunFile, RuntimeConfig
 
 if TYPE_CHECKING:
-    from gpuruntime.door.chat import Run
+    from gpuruntime.door.run import Run
 
 log = logging.getLogger("gpuruntime.replica")
 
@@ -79,6 +79,11 @@ class Replica:
             return self.backend, self.info
         message = f"The replica takes no requests: {self.state}" + (f" ({self.reason})." if self.reason else ".")
         raise ApiError(503, message, code=f"replica_{self.state}", retry_after_s=1)
+
+    def require_model(self, name: str) -> None:
+        """Raises ``ApiError`` 404 for another model's name."""
+        if name != self.config.served_model_name:
+            raise ApiError(404, f"The model '{name[:100]}' is not served here.", code="model_not_found", param="model")
 
     def stats(self) -> BackendStats:
         return BackendStats() if self.backend is None else self.backend.stats()

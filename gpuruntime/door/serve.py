@@ -22,10 +22,10 @@ import uvloop
 
 from gpuruntime.door.app import build_app
 from gpuruntime.door.backends import make_backend
-from gpuruntime.door.chat import ABORT_S
 from gpuruntime.door.errors import ApiError
 from gpuruntime.door.replica import Replica
 from gpuruntime.door.report import Reporter
+from gpuruntime.door.run import ABORT_S
 from gpuruntime.door.settings import Settings, SettingsError, read_settings
 from gpuruntime.process import resident_bytes
 

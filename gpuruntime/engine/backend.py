@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gpuruntime.backend import (
     BackendInfo,
     BackendStats,
     BadPrompt,
-    Delta,
     EngineFailed,
     Prompt,
     SamplingParams,
@@ -22,6 +21,8 @@ from gpuruntime.engine.core import StepOutput
 from gpuruntime.engine.intake import Intake, model_sampling
 from gpuruntime.engine.thread import Abort, EngineThread
 from gpuruntime.loading.tokenizer import ChatTokenizer
+from gpuruntime.loading.vocabulary import Vocabulary
+from gpuruntime.mailbox import Mailbox
 
 
 @dataclass(slots=True)
@@ -31,7 +32,7 @@ class _Stream:
     key: int
     request_id: str
     answer: Answer
-    deltas: asyncio.Queue[Delta | BaseException] = field(default_factory=asyncio.Queue)
+    deltas: Mailbox
 
 
 class NativeBackend:
@@ -42,6 +43,7 @@ class NativeBackend:
         self._streams: dict[int, _Stream] = {}
         self._thread: EngineThread | None = None
         self._tokenizer: ChatTokenizer | None = None
+        self._vocabulary: Vocabulary | None = None
         self._intake: Intake | None = None
         self._failure: BaseException | None = None
         self._tokenizer_lock = asyncio.Lock()
@@ -57,6 +59,7 @@ class NativeBackend:
             await self.stop()
             raise engine if isinstance(engine, BaseException) else tokenizer  # type: ignore[misc]
         self._tokenizer = tokenizer
+        self._vocabulary = await asyncio.to_thread(Vocabulary, tokenizer.tokenizer)
         self._intake = Intake(engine.limits, tokenizer.eos_token_ids, self._config.seed)
         return BackendInfo(
             engine="native",
@@ -67,6 +70,7 @@ class NativeBackend:
             weights_bytes=engine.weights_bytes,
             dtype=self._config.dtype,
             eos_token_ids=tokenizer.eos_token_ids,
+            vocab_size=engine.limits.vocab_size,
         )
 
     async def stop(self) -> None:
@@ -77,22 +81,47 @@ class NativeBackend:
         self._fail_all(EngineFailed("the engine was stopped"))
 
     async def prepare(self, messages: list[dict[str, Any]], salt: bytes) -> Prompt:
-        """Renders and tokenizes on a worker thread, so that a long prompt does not hold up the streams."""
-        if self._tokenizer is None or self._intake is None:
-            raise EngineFailed("the engine is not ready")
-        async with self._tokenizer_lock:
-            ids = await asyncio.to_thread(self._tokenizer.encode_chat, messages)
-        self._intake.check_size(len(ids), 1)
+        ids = await self.tokenize(messages)
+        self._running()[1].check_size(len(ids), 1)
         return Prompt(tuple(messages), ids, salt)
 
-    def generate(self, request_id: str, prompt: Prompt, params: SamplingParams) -> AsyncIterator[Delta]:
-        """Checks the request at once (``BadPrompt``, ``EngineFull``); it enters the engine when iteration begins."""
-        if self._intake is None:
-            raise EngineFailed("the engine is not ready")
-        if prompt.token_ids is None:
+    async def prepare_text(self, text: str | tuple[int, ...], salt: bytes, *, special_tokens: bool = True) -> Prompt:
+        ids = await self.tokenize(text, special_tokens=special_tokens) if isinstance(text, str) else text
+        self._running()[1].check_size(len(ids), 1)
+        return Prompt((), ids, salt, text if isinstance(text, str) else None)
+
+    async def tokenize(self, source: str | list[dict[str, Any]], *, special_tokens: bool = True) -> tuple[int, ...]:
+        """Renders and tokenizes on a worker thread, so that a long prompt does not hold up the streams."""
+        tokenizer = self._running()[0]
+        async with self._tokenizer_lock:
+            if not isinstance(source, str):
+                return await asyncio.to_thread(tokenizer.encode_chat, source)
+            encoding = await asyncio.to_thread(tokenizer.tokenizer.encode, source, add_special_tokens=special_tokens)
+            return tuple(encoding.ids)
+
+    async def detokenize(self, token_ids: Sequence[int]) -> str:
+        tokenizer = self._running()[0].tokenizer
+        async with self._tokenizer_lock:
+            return str(await asyncio.to_thread(tokenizer.decode, list(token_ids), skip_special_tokens=False))
+
+    def token_bytes(self, token: int) -> bytes:
+        return self._vocabulary.token_bytes(token) if self._vocabulary is not None else b""
+
+    def generate(self, request_id: str, prompt: Prompt, params: SamplingParams) -> Mailbox:
+        """Checks the request (``BadPrompt``, ``EngineFull``); it is in the engine when this returns."""
+        tokenizer, intake = self._running()
+        thread, token_ids = self._thread, prompt.token_ids
+        if token_ids is None:
             raise BadPrompt("the native engine needs a tokenized prompt")
-        self._intake.check(prompt.token_ids, params, present=len(self._streams))
-        return self._generate(request_id, prompt.token_ids, prompt.salt, params)
+        intake.check(token_ids, params, present=len(self._streams))
+        if self._failure is not None or thread is None:
+            raise EngineFailed(f"the engine is not running: {self._failure or 'stopped'}")
+        request = intake.request(token_ids, params, prompt.salt)
+        answer = Answer(len(token_ids), tokenizer.tokenizer, params.stop)
+        deltas = Mailbox(lambda: self._close(request.key))
+        self._streams[request.key] = _Stream(request.key, request_id, answer, deltas)
+        thread.send(request)
+        return deltas
 
     def abort(self, request_id: str) -> bool:
         found = [stream for stream in self._streams.values() if stream.request_id == request_id]
@@ -116,27 +145,15 @@ class NativeBackend:
         if self._thread is not None:
             self._thread.audit()
 
-    async def _generate(
-        self, request_id: str, token_ids: tuple[int, ...], salt: bytes, params: SamplingParams
-    ) -> AsyncIterator[Delta]:
-        thread, tokenizer, intake = self._thread, self._tokenizer, self._intake
-        if self._failure is not None or thread is None or tokenizer is None or intake is None:
-            raise EngineFailed(f"the engine is not running: {self._failure or 'stopped'}")
-        request = intake.request(token_ids, params, salt)
-        stream = _Stream(request.key, request_id, Answer(len(token_ids), tokenizer.tokenizer, params.stop))
-        self._streams[request.key] = stream
-        thread.send(request)
-        try:
-            while True:
-                delta = await stream.deltas.get()
-                if isinstance(delta, BaseException):
-                    raise delta
-                yield delta
-                if delta.finish_reason is not None:
-                    return
-        finally:
-            if self._streams.pop(request.key, None) is not None:
-                thread.send(Abort(request.key))
+    def _running(self) -> tuple[ChatTokenizer, Intake]:
+        if self._tokenizer is None or self._intake is None:
+            raise EngineFailed("the engine is not ready")
+        return self._tokenizer, self._intake
+
+    def _close(self, key: int) -> None:
+        """Its reader left."""
+        if self._streams.pop(key, None) is not None and self._thread is not None:
+            self._thread.send(Abort(key))
 
     def _deliver(self, outputs: list[StepOutput]) -> None:
         """One step's outputs, on the event loop."""
@@ -153,7 +170,7 @@ class NativeBackend:
             elif stream.answer.stopped and not was_stopped and self._thread is not None:
                 # The timings come with the abort's own output, at most one step later.
                 self._thread.send(Abort(output.key))
-            stream.deltas.put_nowait(delta)
+            stream.deltas.put(delta)
 
     def _broken(self, error: BaseException) -> None:
         self._failure = error
@@ -162,4 +179,4 @@ class NativeBackend:
     def _fail_all(self, error: EngineFailed) -> None:
         streams, self._streams = self._streams, {}
         for stream in streams.values():
-            stream.deltas.put_nowait(error)
+            stream.deltas.fail(error)

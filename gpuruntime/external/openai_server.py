@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
@@ -26,6 +26,7 @@ from gpuruntime.backend import (
     SamplingParams,
     Timings,
 )
+from gpuruntime.external.openai_body import EXTENSIONS, SCORES, scores_of, upstream_body
 
 READ_TIMEOUT_S = 300.0
 MAX_FRAME_BYTES = 1 << 22
@@ -55,9 +56,14 @@ class _Progress:
 
 
 class OpenAIServerBackend:
-    """A server at ``base_url`` (``http://host:port``) that somebody else runs."""
+    """A server at ``base_url`` (``http://host:port``) that somebody else runs.
+
+    ``extensions``: which of vLLM's fields beyond OpenAI's it knows; the others are refused by name, as are
+    log probabilities, which OpenAI's shapes give without token ids.
+    """
 
     engine = "openai"
+    refuses_scores = SCORES
 
     def __init__(
         self,
@@ -68,6 +74,7 @@ class OpenAIServerBackend:
         max_num_seqs: int = 64,
         token: str = "",
         default_sampling: dict[str, float] | None = None,
+        extensions: frozenset[str] = frozenset(),
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._model = model
@@ -75,6 +82,7 @@ class OpenAIServerBackend:
         self._max_num_seqs = max_num_seqs
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._defaults = default_sampling or {}
+        self._extensions = extensions
         self._session: aiohttp.ClientSession | None = None
         self._totals = _Totals()
 
@@ -100,6 +108,7 @@ class OpenAIServerBackend:
             kv_capacity_tokens=None,
             weights_bytes=None,
             dtype="unknown",
+            refuses=(EXTENSIONS - self._extensions) | self.refuses_scores,
         )
 
     async def stop(self) -> None:
@@ -109,6 +118,42 @@ class OpenAIServerBackend:
 
     async def prepare(self, messages: list[dict[str, Any]], salt: bytes) -> Prompt:
         return Prompt(messages=tuple(messages), token_ids=None, salt=salt)
+
+    async def prepare_text(self, text: str | tuple[int, ...], salt: bytes, *, special_tokens: bool = True) -> Prompt:
+        if not special_tokens:
+            text = await self.tokenize(text, special_tokens=False) if isinstance(text, str) else text
+        return Prompt((), None, salt, text) if isinstance(text, str) else Prompt((), text, salt)
+
+    async def tokenize(self, source: str | list[dict[str, Any]], *, special_tokens: bool = True) -> tuple[int, ...]:
+        """As vLLM offers it. Raises ``BadPrompt`` where the server does not."""
+        name = "prompt" if isinstance(source, str) else "messages"
+        asked: dict[str, Any] = {"model": self._model, name: source}
+        if isinstance(source, str):
+            asked["add_special_tokens"] = special_tokens
+        return tuple((await self._ask("/tokenize", asked, name))["tokens"])
+
+    async def detokenize(self, token_ids: Sequence[int]) -> str:
+        asked = {"model": self._model, "tokens": list(token_ids)}
+        return str((await self._ask("/detokenize", asked, "tokens"))["prompt"])
+
+    def token_bytes(self, token: int) -> bytes:
+        return b""
+
+    async def _ask(self, path: str, body: dict[str, Any], param: str) -> dict[str, Any]:
+        if self._session is None:
+            raise EngineFailed("the engine is not running")
+        try:
+            async with self._session.post(f"{self._base_url}{path}", json=body) as response:
+                if response.status == 404:
+                    raise BadPrompt(f"the engine of this model offers no {path}", param, "unsupported_value")
+                if response.status != 200:
+                    raise await _refusal(response)
+                answer: dict[str, Any] = await response.json(content_type=None)
+                return answer
+        except BadPrompt:
+            raise
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise EngineFailed(f"the engine did not answer {path}: {str(error) or type(error).__name__}") from error
 
     def default_sampling(self) -> dict[str, float]:
         return self._defaults
@@ -148,35 +193,14 @@ class OpenAIServerBackend:
         """A closed connection is the only way to tell such a server, and then it tells nothing more."""
         return False
 
-    def request_body(self, prompt: Prompt, params: SamplingParams) -> dict[str, Any]:
-        """What is sent upstream. Filters that are off are left out: not every server knows every field."""
-        body: dict[str, Any] = {
-            "model": self._model,
-            "messages": list(prompt.messages),
-            "max_tokens": params.max_tokens,
-            "temperature": params.temperature,
-            "top_p": params.top_p,
-            "stream": True,
-            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
-        }
-        if params.top_k:
-            body["top_k"] = params.top_k
-        if params.seed is not None:
-            body["seed"] = params.seed
-        if params.stop:
-            body["stop"] = list(params.stop)
-        if params.ignore_eos:
-            body["ignore_eos"] = True
-        return body
-
     @contextlib.asynccontextmanager
     async def _post(
         self, request_id: str, prompt: Prompt, params: SamplingParams
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         if self._session is None:
             raise EngineFailed("the engine is not running")
-        url = f"{self._base_url}/v1/chat/completions"
-        body = self.request_body(prompt, params)
+        url = f"{self._base_url}/v1/{'chat/completions' if prompt.messages else 'completions'}"
+        body = upstream_body(self._model, prompt, params)
         response = await self._session.post(url, json=body, headers={"x-request-id": request_id})
         try:
             if response.status != 200:
@@ -203,15 +227,16 @@ class OpenAIServerBackend:
         if isinstance(usage, dict):
             self._count(progress, usage)
         choices = frame.get("choices") or [{}]
-        text = (choices[0].get("delta") or {}).get("content") or ""
+        text = (choices[0].get("delta") or {}).get("content") or choices[0].get("text") or ""
+        scores = scores_of(choices[0].get("logprobs"))
         if reason := choices[0].get("finish_reason"):
             progress.finish = _FINISH.get(reason, "stop")
         rise = progress.completion_tokens - before
-        if not text and not rise:
+        if not text and not rise and not scores:
             return []
         if progress.first_s is None:
             progress.first_s = time.monotonic()
-        return [_delta(progress, text, rise)]
+        return [replace(_delta(progress, text, rise), logprobs=scores)]
 
     def _count(self, progress: _Progress, usage: dict[str, Any]) -> None:
         progress.prompt_tokens = max(progress.prompt_tokens, int(usage.get("prompt_tokens") or 0))

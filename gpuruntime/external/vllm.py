@@ -20,9 +20,12 @@ import sys
 from pathlib import Path
 
 import aiohttp
+from tokenizers import Tokenizer
 
 from gpuruntime.backend import BackendInfo
+from gpuruntime.external.openai_body import EXTENSIONS, SCORES
 from gpuruntime.external.openai_server import OpenAIServerBackend
+from gpuruntime.loading.vocabulary import Vocabulary
 from gpuruntime.modelinfo import ModelFileError, read_model
 from gpuruntime.protocol import RuntimeConfig
 
@@ -34,7 +37,11 @@ log = logging.getLogger("gpuruntime.vllm")
 
 
 class VllmBackend(OpenAIServerBackend):
-    """Starts and owns the server it proxies to."""
+    """Starts and owns the server it proxies to.
+
+    It scores tokens by their ids, whose bytes are read from the model's own tokenizer; a prompt it scores for no
+    stream, and our door only streams.
+    """
 
     engine = "vllm"
 
@@ -51,7 +58,9 @@ class VllmBackend(OpenAIServerBackend):
             max_num_seqs=settings.max_num_seqs,
             token=self._secret,
             default_sampling=_model_sampling(Path(config.model_path)),
+            extensions=EXTENSIONS,
         )
+        self._vocabulary: Vocabulary | None = None
 
     async def start(self) -> BackendInfo:
         """Minutes on a slow machine. Raises ``ValueError`` when vLLM is missing or ends before it is ready."""
@@ -72,6 +81,7 @@ class VllmBackend(OpenAIServerBackend):
         )
         await self._until_healthy()
         info = await super().start()
+        self._vocabulary = await asyncio.to_thread(_vocabulary, Path(self._config.model_path))
         return BackendInfo(
             engine=self.engine,
             model=info.model,
@@ -80,7 +90,12 @@ class VllmBackend(OpenAIServerBackend):
             kv_capacity_tokens=None,
             weights_bytes=model.parameter_count * (4 if self._config.engine.dtype == "fp32" else 2),
             dtype=self._config.engine.dtype,
+            vocab_size=model.vocab_size,
+            refuses=SCORES if self._vocabulary is None else frozenset({"prompt_logprobs"}),
         )
+
+    def token_bytes(self, token: int) -> bytes:
+        return b"" if self._vocabulary is None else self._vocabulary.token_bytes(token)
 
     async def stop(self) -> None:
         await super().stop()
@@ -166,6 +181,12 @@ def _model_sampling(path: Path) -> dict[str, float]:
         return {}
     names = ("temperature", "top_p", "top_k")
     return {name: config[name] for name in names if isinstance(config.get(name), int | float)}
+
+
+def _vocabulary(path: Path) -> Vocabulary | None:
+    """None where the model is one file, whose tokenizer only vLLM reads."""
+    file = path / "tokenizer.json"
+    return Vocabulary(Tokenizer.from_file(str(file))) if file.is_file() else None
 
 
 def _free_port() -> int:

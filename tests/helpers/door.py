@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ from gpuruntime.backend import (
     Prompt,
     SamplingParams,
     Timings,
+    TokenLogprob,
 )
 from gpuruntime.door.app import build_app
 from gpuruntime.door.replica import Replica
@@ -40,8 +41,9 @@ AUTH = {"Authorization": f"Bearer {TOKEN}"}
 
 @dataclass
 class ScriptedBackend:
-    """Answers with "w0 w1 ..." one word a step; one prompt token a character of the last message.
+    """Answers with "w0 w1 ..." one word a step; one prompt token a byte of the last message or the text.
 
+    The token of word i is 1000 + i, with a log probability of -i / 8 and alternatives 1001 + i, 1002 + i, ...
     ``deaf``: it takes an abort and never acts on it, like an engine in a step without end.
     """
 
@@ -56,9 +58,12 @@ class ScriptedBackend:
     context: int = 1000
     deaf: bool = False
     aborted: set[str] = field(default_factory=set)
+    refuses: tuple[str, ...] = ()
+    fail_only: str = ""
 
     def info(self, max_num_seqs: int) -> BackendInfo:
-        return BackendInfo("scripted", "m", self.context, max_num_seqs, None, None, "none")
+        refuses = frozenset(self.refuses)
+        return BackendInfo("scripted", "m", self.context, max_num_seqs, None, None, "none", (), 3000, refuses)
 
     async def start(self) -> BackendInfo:
         return self.info(64)
@@ -70,6 +75,24 @@ class ScriptedBackend:
         if text == "unrenderable":
             raise BadPrompt("the template refuses this", "messages")
         return Prompt(tuple(messages), tuple(text.encode()), salt)
+
+    async def prepare_text(self, text: str | tuple[int, ...], salt: bytes, *, special_tokens: bool = True) -> Prompt:
+        ids = await self.tokenize(text, special_tokens=special_tokens) if isinstance(text, str) else text
+        return Prompt((), ids, salt, text if isinstance(text, str) else None)
+
+    async def tokenize(self, source: str | list[dict[str, Any]], *, special_tokens: bool = True) -> tuple[int, ...]:
+        return tuple((source if isinstance(source, str) else source[-1]["content"]).encode())
+
+    async def detokenize(self, token_ids: Sequence[int]) -> str:
+        return b"".join(self.token_bytes(token) for token in token_ids).decode("utf-8", "replace")
+
+    def token_bytes(self, token: int) -> bytes:
+        return bytes([token]) if token < 256 else f"w{token - 1000} ".encode()
+
+    def scored(self, token: int, logprob: float, count: int | None) -> TokenLogprob:
+        """The token itself first, then the next ids, each half a nat less likely."""
+        top = tuple((token + rank, logprob - rank / 2) for rank in range(count or 0))
+        return TokenLogprob(token, logprob, top)
 
     async def generate(self, request_id: str, prompt: Prompt, params: SamplingParams) -> AsyncGenerator[Delta]:
         assert prompt.token_ids is not None
@@ -85,14 +108,35 @@ class ScriptedBackend:
                 if request_id in self.aborted:
                     yield Delta("", 0, count - 1, length, "abort", Timings(1.0, 2.0, 3.0, 0, 0, length, 0.5, 0.75))
                     return
-                if self.fail_after is not None and count > self.fail_after:
+                chosen = not self.fail_only or request_id == self.fail_only
+                if chosen and self.fail_after is not None and count > self.fail_after:
                     raise EngineFailed("scripted failure")
                 self.generated[request_id] = count
                 last = count == params.max_tokens
                 timings = Timings(1.0, 2.0, 3.0, 0, 0, length, 0.5, 0.75) if last else None
-                yield Delta(f"w{count - 1} ", 1, count, length, "length" if last else None, timings)
+                yield Delta(
+                    f"w{count - 1} ",
+                    1,
+                    count,
+                    length,
+                    "length" if last else None,
+                    timings,
+                    token_ids=(999 + count,),
+                    logprobs=self._scores(count, params),
+                    prompt_logprobs=self._prompt_scores(prompt.token_ids, params) if count == 1 else (),
+                )
         finally:
             self.closed.append(request_id)
+
+    def _scores(self, count: int, params: SamplingParams) -> tuple[TokenLogprob, ...]:
+        if params.logprobs is None:
+            return ()
+        return (self.scored(999 + count, -(count - 1) / 8, params.logprobs),)
+
+    def _prompt_scores(self, ids: tuple[int, ...], params: SamplingParams) -> tuple[TokenLogprob | None, ...]:
+        if params.prompt_logprobs is None:
+            return ()
+        return (None, *(self.scored(token, -at / 4, params.prompt_logprobs) for at, token in enumerate(ids[1:], 1)))
 
     def abort(self, request_id: str) -> bool:
         if not self.deaf:

@@ -18,19 +18,20 @@ from starlette.types import Receive, Scope, Send
 from berth.core.ids import new_id
 from berth.gateway.accounts import Accounts
 from berth.gateway.admission import LEASE_S, Admission, scope_of
+from berth.gateway.asked import CHAT, COMPLETIONS, parse_chat, parse_completion
 from berth.gateway.auth import authenticate_soon
-from berth.gateway.chat import chat, unknown_model
 from berth.gateway.errors import ApiError, send_error, send_json
 from berth.gateway.exchange import Exchange
 from berth.gateway.forward import new_session
+from berth.gateway.generate import generate, unknown_model
 from berth.gateway.line import Argument, Line, Script
 from berth.gateway.replicas import Replicas
 from berth.gateway.snapshot import Route, Snapshot
 from berth.live import names
 
 BEAT_S = 1.0
-CHAT = "/v1/chat/completions"
 MODELS = "/v1/models"
+PARSERS = {CHAT: parse_chat, COMPLETIONS: parse_completion}
 IGNORED_NAMES = 256
 IGNORED_NAME_CHARS = 64
 
@@ -128,8 +129,8 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, method = str(scope["path"]), str(scope["method"])
         headers = dict(scope["headers"])
-        if path == CHAT:
-            await self._only("POST", method, path, send, lambda: chat(self, headers, receive, send))
+        if (parse := PARSERS.get(path)) is not None:
+            await self._only("POST", method, path, send, lambda: generate(self, parse, headers, receive, send))
         elif path == MODELS or path.startswith(MODELS + "/"):
             await self._only("GET", method, path, send, lambda: self._models(path, headers, send))
         else:

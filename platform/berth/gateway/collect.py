@@ -8,39 +8,40 @@ import msgspec
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
+_WHOLE = {"chat.completion.chunk": "chat.completion", "text_completion": "text_completion"}
 
 
-class Collector:
-    """``add`` each event for the client; ``body`` is OpenAI's ``chat.completion``."""
+class _Choice:
+    """One choice of an answer, of either endpoint: what its chunks carried, joined."""
 
     def __init__(self) -> None:
-        self._head: dict[str, Any] = {}
-        self._message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
         self._texts: dict[str, list[str]] = {}
+        self._role = "assistant"
         self._calls: dict[int, dict[str, Any]] = {}
-        self._logprobs: list[Any] = []
+        self._logprobs: dict[str, list[Any]] = {}
+        self._prompt_logprobs: list[Any] = []
         self._finish_reason: str | None = None
-        self._usage: dict[str, Any] | None = None
 
-    def add(self, event: bytes) -> None:
-        chunk = _decode(event[5:])
-        if not self._head:
-            self._head = {name: chunk.get(name) for name in ("id", "created", "model")}
-        self._usage = chunk.get("usage") or self._usage
-        for choice in chunk.get("choices") or ():
-            self._delta(choice.get("delta") or {})
-            self._finish_reason = choice.get("finish_reason") or self._finish_reason
-            self._logprobs += (choice.get("logprobs") or {}).get("content") or ()
-
-    def _delta(self, delta: dict[str, Any]) -> None:
-        for name, value in delta.items():
+    def add(self, choice: dict[str, Any]) -> None:
+        self._finish_reason = choice.get("finish_reason") or self._finish_reason
+        for name, items in (choice.get("logprobs") or {}).items():
+            if items is not None:
+                self._logprobs.setdefault(name, []).extend(items)
+        self._prompt_logprobs += choice.get("prompt_logprobs") or ()
+        if "text" in choice:
+            self._text("text", choice["text"])
+        for name, value in (choice.get("delta") or {}).items():
             if name == "tool_calls":
                 for call in value or ():
                     self._call(call)
             elif name == "role":
-                self._message["role"] = value
-            elif isinstance(value, str):
-                self._texts.setdefault(name, []).append(value)
+                self._role = value
+            else:
+                self._text(name, value)
+
+    def _text(self, name: str, value: Any) -> None:
+        if isinstance(value, str):
+            self._texts.setdefault(name, []).append(value)
 
     def _call(self, call: dict[str, Any]) -> None:
         held = self._calls.setdefault(int(call.get("index", 0)), {"type": "function", "function": {"arguments": ""}})
@@ -51,23 +52,58 @@ class Collector:
         if call.get("id"):
             held["id"] = call["id"]
 
-    def body(self, berth: dict[str, Any] | None) -> bytes:
-        nothing = None if self._calls else ""
-        message = self._message | {"content": nothing} | {name: "".join(parts) for name, parts in self._texts.items()}
+    def chat(self, index: int) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": self._role, "content": None if self._calls else "", "refusal": None}
+        message |= {name: "".join(parts) for name, parts in self._texts.items()}
         if self._calls:
-            message["tool_calls"] = [self._calls[index] for index in sorted(self._calls)]
-        choice = {
-            "index": 0,
-            "message": message,
-            "logprobs": {"content": self._logprobs} if self._logprobs else None,
+            message["tool_calls"] = [self._calls[number] for number in sorted(self._calls)]
+        logprobs: dict[str, Any] | None = None
+        if self._logprobs:
+            logprobs = {"content": [], "refusal": None, **self._logprobs}
+        return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": self._finish_reason}
+
+    def text(self, index: int) -> dict[str, Any]:
+        whole: dict[str, Any] = {
+            "index": index,
+            "text": "".join(self._texts.get("text", ())),
+            "logprobs": self._logprobs or None,
             "finish_reason": self._finish_reason,
         }
-        answer = {
+        return whole | ({"prompt_logprobs": self._prompt_logprobs} if self._prompt_logprobs else {})
+
+
+class Collector:
+    """``add`` each event for the client; ``body`` is OpenAI's ``chat.completion`` or ``text_completion``."""
+
+    def __init__(self) -> None:
+        self._head: dict[str, Any] = {}
+        self._kind = "chat.completion"
+        self._choices: dict[int, _Choice] = {}
+        self._prompt_logprobs: list[Any] = []
+        self._usage: dict[str, Any] | None = None
+
+    def add(self, event: bytes) -> None:
+        chunk = _decode(event[5:])
+        if not self._head:
+            self._head = {name: chunk.get(name) for name in ("id", "created", "model")}
+            self._kind = _WHOLE.get(chunk.get("object"), self._kind)
+        self._usage = chunk.get("usage") or self._usage
+        self._prompt_logprobs += chunk.get("prompt_logprobs") or ()
+        for choice in chunk.get("choices") or ():
+            index = int(choice.get("index") or 0)
+            self._choices.setdefault(index, _Choice()).add(choice)
+
+    def body(self, berth: dict[str, Any] | None) -> bytes:
+        chat = self._kind == "chat.completion"
+        choices = self._choices or {0: _Choice()}
+        answer: dict[str, Any] = {
             "id": self._head.get("id"),
-            "object": "chat.completion",
+            "object": self._kind,
             "created": self._head.get("created"),
             "model": self._head.get("model"),
-            "choices": [choice],
+            "choices": [choices[at].chat(at) if chat else choices[at].text(at) for at in sorted(choices)],
             "usage": self._usage,
         }
+        if self._prompt_logprobs:
+            answer["prompt_logprobs"] = self._prompt_logprobs
         return _encode(answer if berth is None else answer | {"berth": berth})

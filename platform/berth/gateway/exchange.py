@@ -1,4 +1,4 @@
-"""One admitted chat request, from the choice of a door to its verdict.
+"""One admitted request, from the choice of a door to its verdict.
 
     door --> [pump: count, strip] --> outbox --> [run: send] --> client
                                                  [watch: did the client leave?]
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from starlette.types import Receive, Send
 
 from berth.gateway.admission import Grant
-from berth.gateway.chat_request import ChatRequest
+from berth.gateway.asked import Asked
 from berth.gateway.collect import Collector
 from berth.gateway.errors import ApiError, PassedError, send_error, send_json
 from berth.gateway.forward import DoorLost, DoorRefused, door_headers, load_of, open_stream
@@ -50,7 +50,7 @@ class Exchange:
         self,
         gateway: Gateway,
         route: Route,
-        request: ChatRequest,
+        request: Asked,
         opened: OpenRecord,
         arrived_us: int,
         *,
@@ -86,6 +86,7 @@ class Exchange:
         return StreamFilter(
             include_usage=self.request.include_usage or not stream,
             continuous=self.request.continuous_usage and stream,
+            several=self.request.choices > 1,
         )
 
     # --- The client's side --------------------------------------------------------------------------------------
@@ -267,9 +268,10 @@ class Exchange:
         gateway = self._gateway
         elapsed_ms = (now_us() - self.line.arrived_us) / 1000
         headers = door_headers(replica, self.route, self.request_id, elapsed_ms)
+        body = self.request.for_door()
         with gateway.replicas.carrying(replica):
             self.reached = True
-            async with open_stream(gateway.session, replica, headers, self.request.for_door()) as answer:
+            async with open_stream(gateway.session, replica, self.request.path, headers, body) as answer:
                 gateway.replicas.saw_load(replica, load_of(answer))
                 while data := await answer.content.readany():
                     self._take(data)
@@ -284,9 +286,10 @@ class Exchange:
     def _take(self, data: bytes) -> None:
         """Counts at the time of arrival, then hands on what the client is to see."""
         frames = self.frames
-        before = frames.completion_tokens
         events = frames.take(data)
-        self.line.add(frames.completion_tokens - before, now_us())
+        now = now_us()
+        for choice, tokens in frames.risen():
+            self.line.add(tokens, now, choice)
         if self._collector is not None:
             for event in events:
                 self._collector.add(event)

@@ -90,14 +90,14 @@ def door_headers(replica: Replica, route: Route, request_id: str, elapsed_ms: fl
 
 @contextlib.asynccontextmanager
 async def open_stream(
-    session: aiohttp.ClientSession, replica: Replica, headers: dict[str, str], body: bytes
+    session: aiohttp.ClientSession, replica: Replica, path: str, headers: dict[str, str], body: bytes
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     """A door's stream. Raises ``DoorLost`` and ``DoorRefused``, also for what happens while it is read.
 
     Leaving early closes the connection, which cancels the generation.
     """
     try:
-        async with session.post(f"{replica.url}/v1/chat/completions", data=body, headers=headers) as answer:
+        async with session.post(f"{replica.url}{path}", data=body, headers=headers) as answer:
             if answer.status != 200:
                 raise _refusal(answer, await answer.read())
             yield answer

@@ -19,6 +19,7 @@ DONE = b"data: [DONE]\n\n"
 
 _USAGE_KEY = b',"usage":'
 _COUNTS = re.compile(rb',"usage":\{"prompt_tokens":(\d+),"completion_tokens":(\d+),"total_tokens":\d+\}\}\s*\Z')
+_INDEX = re.compile(rb',"choices":\[\{"index":(\d+),')
 _FINISH = re.compile(rb'"finish_reason":\s*"(\w+)"')
 _encode = msgspec.json.Encoder().encode
 
@@ -32,8 +33,12 @@ class _Usage(msgspec.Struct):
     completion_tokens: int = 0
 
 
+class _Choice(msgspec.Struct):
+    index: int = 0
+
+
 class _Chunk(msgspec.Struct):
-    choices: list[msgspec.Raw] = []
+    choices: list[_Choice] = []
     usage: _Usage | None = None
     berth: Timings | None = None
     error: msgspec.Raw = msgspec.Raw()
@@ -47,11 +52,13 @@ _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 class StreamFilter:
     """One request's stream. ``take`` bytes as they come; read the counts beside it.
 
-    ``include_usage`` and ``continuous``: what the client asked for, so what it sees of the counts.
+    ``include_usage`` and ``continuous``: what the client asked for, so what it sees of the counts. ``several``: it
+    asked for more than one choice. The counts of a chunk are the request's, its rise is the choice's it carries.
     """
 
     include_usage: bool
     continuous: bool
+    several: bool = False
     prompt_tokens: int = 0
     completion_tokens: int = 0
     finish_reason: str = ""
@@ -59,6 +66,7 @@ class StreamFilter:
     error: bytes | None = None
     done: bool = False
     _rest: bytes = b""
+    _risen: dict[int, int] = field(default_factory=dict)
     _no_usage: bytes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,6 +85,17 @@ class StreamFilter:
                 break
         return out
 
+    def risen(self) -> list[tuple[int, int]]:
+        """(choice, tokens) of what the last ``take`` counted."""
+        risen, self._risen = self._risen, {}
+        return list(risen.items())
+
+    def _count(self, completion_tokens: int, choice: int) -> None:
+        rise = completion_tokens - self.completion_tokens
+        if rise > 0:
+            self.completion_tokens = completion_tokens
+            self._risen[choice] = self._risen.get(choice, 0) + rise
+
     def _event(self, event: bytes) -> bytes | None:
         if not event.startswith(b"data:"):
             return None  # a comment: keeps the connection open and says nothing
@@ -85,7 +104,8 @@ class StreamFilter:
         if counts is None or b'"choices":[]' in event:
             return self._slow(event)
         self.prompt_tokens = int(counts[1])
-        self.completion_tokens = max(self.completion_tokens, int(counts[2]))
+        index = _INDEX.search(event) if self.several else None
+        self._count(int(counts[2]), int(index[1]) if index else 0)
         if b'"finish_reason":null' not in event and (found := _FINISH.search(event)):
             self.finish_reason = found[1].decode()
         return event + b"\n\n" if self.continuous else event[:at] + self._no_usage
@@ -105,7 +125,7 @@ class StreamFilter:
             return None
         if chunk.usage is not None:
             self.prompt_tokens = chunk.usage.prompt_tokens
-            self.completion_tokens = max(self.completion_tokens, chunk.usage.completion_tokens)
+            self._count(chunk.usage.completion_tokens, chunk.choices[0].index if chunk.choices else 0)
         if chunk.berth is not None:
             self.berth = chunk.berth
         if found := _FINISH.search(payload):

@@ -13,7 +13,7 @@ import pytest
 from asgiref.sync import SyncToAsync
 from django.db.backends.utils import CursorWrapper
 
-from berth.gateway.chat_request import parse_chat
+from berth.gateway.asked import parse_chat
 from berth.live import names
 from helpers.gateway import MODEL, TENANT, Running, chat, events, make_key, make_route
 from helpers.stub_door import Call, StubDoor, good, tokens

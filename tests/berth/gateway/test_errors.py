@@ -9,6 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from berth.gateway.app import PARSERS
+from berth.gateway.asked import CHAT
 from gpuruntime.openai_api import MAX_BODY_BYTES
 from helpers.gateway import MODEL, Running, chat, make_key
 from helpers.stub_door import StubDoor
@@ -34,7 +36,10 @@ BAD: list[tuple[Any, str | None]] = [
     (chat(temperature=2.5), "temperature"),
     (chat(temperature="hot"), "temperature"),
     (chat(top_p=-0.1), "top_p"),
-    (chat(n=2), "n"),
+    (chat(n=17), "n"),
+    (chat(logit_bias={"x": 1}), "logit_bias"),
+    (chat(min_tokens=17), "min_tokens"),
+    (chat(tools=[{}]), "tools"),
     (chat(stream="yes"), "stream"),
     (chat(stop=[1]), "stop[0]"),
     (chat(stream_options={"include_usage": 3}), "stream_options.include_usage"),
@@ -152,7 +157,7 @@ async def test_a_fault_of_ours_is_an_error_object_too(running: Running, monkeypa
     def broken(body: bytes) -> None:
         raise RuntimeError("inner secret")
 
-    monkeypatch.setattr("berth.gateway.chat.parse_chat", broken)
+    monkeypatch.setitem(PARSERS, CHAT, broken)
     async with running.post() as answer:
         text = await answer.text()
     assert (answer.status, check(json.loads(text))["code"]) == (500, "internal_error")

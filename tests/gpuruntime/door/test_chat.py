@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuruntime.door import chat
+from gpuruntime.door import run
 from gpuruntime.door.errors import ApiError
 from gpuruntime.protocol import Load
 from helpers.door import AUTH, ScriptedBackend, open_door, sse
@@ -200,7 +200,7 @@ async def test_what_a_client_that_left_had_cost_is_counted_once() -> None:
 
 
 async def test_an_engine_that_does_not_answer_an_abort_holds_up_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat, "ABORT_S", 0.1)
+    monkeypatch.setattr(run, "ABORT_S", 0.1)
     backend = ScriptedBackend(step_s=0.02, deaf=True)
     async with open_door(backend) as door:
         async with door.chat(max_tokens=500, stream=True) as response:
@@ -217,9 +217,9 @@ async def test_an_engine_that_does_not_answer_an_abort_holds_up_no_record(monkey
 async def test_a_request_that_the_drain_cut_short_is_counted_with_its_timings(stream: bool) -> None:
     async with open_door(ScriptedBackend(step_s=0.02)) as door:
         asked = asyncio.create_task(door.chat(max_tokens=500, stream=stream).__aenter__())
-        await until(lambda: any(run.account.completion_tokens for run in door.replica.active))
-        for run in door.replica.active:
-            run.fail(ApiError(503, "The replica stops.", code="replica_stopped"))
+        await until(lambda: any(one.account.completion_tokens for one in door.replica.active))
+        for one in door.replica.active:
+            one.fail(ApiError(503, "The replica stops.", code="replica_stopped"))
         response = await asked
         raw = await response.read()
         error = sse(raw)[-1]["error"] if stream else json.loads(raw)["error"]

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from gpuruntime.backend import BadPrompt, Delta, EngineFailed, SamplingParams
+from gpuruntime.external.openai_body import EXTENSIONS
 from gpuruntime.external.openai_server import OpenAIServerBackend
 from gpuruntime.external.vllm import VllmBackend, find_vllm
 from gpuruntime.protocol import EngineSettings, RuntimeConfig
@@ -32,7 +33,7 @@ def server(smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 async def backend(server: RuntimeProcess) -> AsyncIterator[OpenAIServerBackend]:
-    backend = OpenAIServerBackend(server.url, "m", token=TOKEN)
+    backend = OpenAIServerBackend(server.url, "m", token=TOKEN, extensions=EXTENSIONS)
     yield backend
     await backend.stop()
 

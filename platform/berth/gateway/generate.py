@@ -1,4 +1,4 @@
-"""``POST /v1/chat/completions``: who asks, what, under which contract; then the exchange. A plain ASGI handler."""
+"""A request for text: who asks, what, under which contract; then the exchange. A plain ASGI handler."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from starlette.types import Receive, Send
 
 from berth.core.ids import new_id
+from berth.gateway.asked import Asked, Parse
 from berth.gateway.auth import authenticate_soon
-from berth.gateway.chat_request import ChatRequest, parse_chat
 from berth.gateway.errors import ApiError, send_error
 from berth.gateway.exchange import Exchange, now_us
 from berth.gateway.snapshot import Key, Route
@@ -30,7 +30,7 @@ class ClientLeft(Exception):
     """The client closed the connection while its body was read."""
 
 
-async def chat(gateway: Gateway, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
+async def generate(gateway: Gateway, parse: Parse, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
     request_id = new_id("req")
     key: Key | None = None
     exchange: Exchange | None = None
@@ -38,7 +38,7 @@ async def chat(gateway: Gateway, headers: dict[bytes, bytes], receive: Receive, 
         key = await authenticate_soon(headers.get(b"authorization", b"").decode("latin-1"), gateway.keeper)
         body = await read_body(receive, headers)
         arrived_us, at = now_us(), time.time()
-        request = parse_chat(body)
+        request = parse(body)
         route = find_route(gateway, key, request)
         gateway.count_ignored(request.unknown)
         opened = OpenRecord(
@@ -70,7 +70,7 @@ async def chat(gateway: Gateway, headers: dict[bytes, bytes], receive: Receive, 
         await send_error(send, failed, request_id)
 
 
-def find_route(gateway: Gateway, key: Key, request: ChatRequest) -> Route:
+def find_route(gateway: Gateway, key: Key, request: Asked) -> Route:
     """Raises ``ApiError`` 404, worded the same for what does not exist and what is another tenant's."""
     route = gateway.keeper.current.routes.get((key.tenant_id, request.model))
     if route is None:

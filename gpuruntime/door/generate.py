@@ -1,0 +1,172 @@
+"""From the bytes of a request to its ``Run``: what ``/v1/chat/completions`` and ``/v1/completions`` share."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+
+from gpuruntime.backend import Backend, BackendInfo, BadPrompt, EngineFailed, SamplingParams
+from gpuruntime.door.arrival import ClientLeft, number_of, read_body, read_slo, request_id_of
+from gpuruntime.door.asked import Asked
+from gpuruntime.door.choice import Choice, Source, seeded
+from gpuruntime.door.counting import Account
+from gpuruntime.door.errors import ApiError, bad_request
+from gpuruntime.door.frames import Envelope, Writer
+from gpuruntime.door.replica import Replica
+from gpuruntime.door.respond import send_error
+from gpuruntime.door.run import Run
+from gpuruntime.door.seen import block_hashes
+from gpuruntime.protocol import SALT, TENANT, WEIGHT
+
+
+class Kind(Protocol):
+    """What is peculiar to one endpoint."""
+
+    name: str
+    prefix: str
+    prompt_field: str
+
+    def parse(self, body: bytes) -> Asked:
+        """Raises ``ApiError`` (400) whose ``param`` names the field."""
+        ...
+
+    async def sources(self, backend: Backend, info: BackendInfo, asked: Asked, salt: bytes) -> list[Source]:
+        """The prompts. Raises ``BadPrompt`` and ``ApiError``."""
+        ...
+
+    def writer(self, envelope: Envelope, backend: Backend, info: BackendInfo, asked: Asked) -> Writer: ...
+
+
+class GenerateEndpoint:
+    def __init__(self, replica: Replica, kind: Kind) -> None:
+        self._replica = replica
+        self._kind = kind
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        request_id = request_id_of(headers)
+        try:
+            body = await read_body(receive)
+            run = await self._prepare(body, headers, request_id)
+        except ClientLeft:
+            return
+        except ApiError as error:
+            await send_error(send, error, request_id)
+            return
+        self._replica.entered(run)
+        try:
+            await run.serve(receive, send)
+        finally:
+            self._replica.left(run)
+
+    async def _prepare(self, body: bytes, headers: Headers, request_id: str) -> Run:
+        received_s = time.monotonic()
+        replica, kind = self._replica, self._kind
+        backend, info = replica.require_ready()
+        asked = kind.parse(body)
+        replica.require_model(asked.model)
+        asked.check(info)
+        salt = headers.get(SALT, "").encode()
+        try:
+            sources = await kind.sources(backend, info, asked, salt)
+        except BadPrompt as error:
+            param = kind.prompt_field if error.param == "messages" else error.param
+            raise bad_request(str(error), param, error.code) from error
+        except EngineFailed as error:
+            raise ApiError(500, f"The engine failed: {error}", code="engine_failed") from error
+        replica.require_ready()  # again: a drain may have begun meanwhile, and it waits only for whom it knows
+        account = Account(request_id, headers.get(TENANT, ""), received_s)
+        for source in sources:
+            self._weigh(source, salt, account)
+        choices = self._choices(sources, asked, info, headers, account)
+        envelope = Envelope(
+            kind.name,
+            f"{kind.prefix}-{request_id}",
+            int(time.time()),
+            asked.model,
+            account,
+            usage=asked.body.include_usage,
+            continuous=asked.body.continuous_usage,
+        )
+        writer = kind.writer(envelope, backend, info, asked)
+        return Run(replica, backend, choices, account, writer, stream=asked.stream)
+
+    def _weigh(self, source: Source, salt: bytes, account: Account) -> None:
+        """What the door knows of a prompt by itself: its tokens, and how many of them are new."""
+        token_ids = source.prompt.token_ids
+        if token_ids is None:
+            return
+        source.tokens = len(token_ids)
+        source.hashes = block_hashes(token_ids, salt)
+        source.new_tokens = self._replica.seen.new_tokens(source.hashes, source.tokens)
+        account.prompt_tokens += source.tokens
+        account.new_prompt_tokens = (account.new_prompt_tokens or 0) + source.new_tokens
+
+    def _choices(
+        self, sources: Sequence[Source], asked: Asked, info: BackendInfo, headers: Headers, account: Account
+    ) -> list[Choice]:
+        replica = self._replica
+        count = len(sources) * asked.n
+        fits = replica.admission.capacity + replica.admission.max_queue
+        if count > fits:
+            name = self._kind.prompt_field if asked.n == 1 else "n"
+            raise bad_request(f"Invalid '{name}': {count} choices never fit a replica with room for {fits}.", name)
+        context = min(info.max_model_len, info.kv_capacity_tokens or info.max_model_len)
+        default = replica.config.engine.default_max_tokens
+        base = secrets.randbits(62)
+        slo, weight = read_slo(headers), max(number_of(headers, WEIGHT) or 1.0, 1e-3)
+        made: list[Choice] = []
+        for source in sources:
+            most = room_for(asked.max_tokens, source.tokens, context, default, self._kind.prompt_field)
+            params = asked.params(max(1, most), replica.default_sampling)
+            if params.min_tokens > most:
+                text = f"Invalid 'min_tokens': {params.min_tokens} is more than the {most} of max_tokens."
+                raise bad_request(text, "min_tokens")
+            for number in range(asked.n):
+                at = len(made)
+                made.append(
+                    Choice(
+                        index=at,
+                        engine_id=account.request_id if at == 0 else f"{account.request_id}-{at}",
+                        source=source,
+                        params=_of_choice(params, number, base, asked.n),
+                        ticket=replica.admission.ticket(
+                            account.tenant,
+                            weight=weight,
+                            new_prompt_tokens=0 if number else source.new_tokens or 0,
+                            max_tokens=most,
+                            slo=slo,
+                            received_s=account.received_s,
+                        ),
+                        leads=number == 0,
+                        silent=most == 0,
+                    )
+                )
+        return made
+
+
+def _of_choice(params: SamplingParams, number: int, base: int, n: int) -> SamplingParams:
+    """The prompt's log probabilities are the leader's to give; a single choice keeps the client's seed or none."""
+    if n == 1:
+        return params
+    return seeded(params if number == 0 else replace(params, prompt_logprobs=None), number, base)
+
+
+def room_for(asked: int | None, prompt_tokens: int, context: int, default: int, prompt_field: str = "messages") -> int:
+    """The output limit: the client's, never lowered, or the deployment's default within the context."""
+    left = context - prompt_tokens
+    if left < 1 or (asked or 0) > left:
+        wanted = f" and {asked} output tokens were asked for" if asked else ""
+        raise bad_request(
+            f"This model's maximum context length is {context} tokens, but the {prompt_field} are "
+            f"{prompt_tokens} tokens{wanted}. Shorten the {prompt_field} or lower max_tokens.",
+            prompt_field if left < 1 else "max_tokens",
+            "context_length_exceeded",
+        )
+    return min(default, left) if asked is None else asked

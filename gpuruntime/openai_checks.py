@@ -1,0 +1,228 @@
+"""Reads the bodies of ``openai_api``: every type and range, each error naming its field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from gpuruntime.openai_api import (
+    BadBody,
+    ChatBody,
+    CompletionBody,
+    DetokenizeBody,
+    Message,
+    SamplingBody,
+    TokenizeBody,
+)
+
+MAX_STOPS = 4
+MAX_CHOICES = 16
+MAX_PROMPTS = 128
+MAX_LOGPROBS = 20
+MAX_BIASES = 1024
+MAX_STOP_IDS = 128
+
+_Body = TypeVar("_Body", ChatBody, CompletionBody, TokenizeBody, DetokenizeBody)
+_chat = msgspec.json.Decoder(ChatBody)
+_completion = msgspec.json.Decoder(CompletionBody)
+_tokenize = msgspec.json.Decoder(TokenizeBody)
+_detokenize = msgspec.json.Decoder(DetokenizeBody)
+_PATH = re.compile(r" - at `\$\.?(.*)`$")
+_MISSING = re.compile(r"missing required field `(\w+)`")
+_INTEGER = re.compile(r"-?\d{1,18}")
+
+
+def decode_chat(body: bytes) -> ChatBody:
+    """The body with every type and range checked; unknown fields are ignored. Raises ``BadBody``."""
+    chat = _decode(_chat, body)
+    _check_ranges(chat)
+    _check_chat(chat)
+    return chat
+
+
+def decode_completion(body: bytes) -> CompletionBody:
+    """As ``decode_chat``, for ``/v1/completions``."""
+    completion = _decode(_completion, body)
+    _check_ranges(completion)
+    _check_completion(completion)
+    return completion
+
+
+def decode_tokenize(body: bytes) -> TokenizeBody:
+    asked = _decode(_tokenize, body)
+    if (asked.prompt is None) == (asked.messages is None):
+        raise BadBody("Give either 'prompt' or 'messages'.", "prompt", "missing_required_parameter")
+    if asked.add_generation_prompt is False:
+        raise _refuse("add_generation_prompt", "it is always added")
+    if asked.messages is not None and asked.add_special_tokens:
+        raise _refuse("add_special_tokens", "a chat template adds its own")
+    return asked
+
+
+def decode_detokenize(body: bytes) -> DetokenizeBody:
+    return _decode(_detokenize, body)
+
+
+def check_ids(name: str, ids: Sequence[int], vocab_size: int | None) -> None:
+    """Token ids against the vocabulary, None where the engine does not say how large it is."""
+    for at, token in enumerate(ids):
+        if token < 0 or (vocab_size is not None and token >= vocab_size):
+            limit = "negative" if vocab_size is None else f"not in the vocabulary of {vocab_size} tokens"
+            raise BadBody(f"Invalid '{name}': the token id {token} (number {at}) is {limit}.", name)
+
+
+def biases(body: SamplingBody) -> tuple[tuple[int, float], ...]:
+    """``logit_bias`` with its keys as the integers they must be."""
+    return tuple((int(key), value) for key, value in (body.logit_bias or {}).items())
+
+
+# --- Types ------------------------------------------------------------------------------------------------------
+
+
+def _decode(decoder: msgspec.json.Decoder[_Body], body: bytes) -> _Body:
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise _invalid(error, body) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadBody(f"The body is not valid JSON: {error}", code="invalid_json") from error
+
+
+def _invalid(error: msgspec.ValidationError, body: bytes) -> BadBody:
+    text = str(error)
+    found = _PATH.search(text)
+    param = found.group(1) if found else ""
+    if param.startswith("messages[...]"):
+        param = param.replace("[...]", f"[{_bad_message(body)}]", 1)
+    param = param.replace("[...]", "")
+    if missing := _MISSING.search(text):
+        param = f"{param}.{missing.group(1)}" if param else missing.group(1)
+        return BadBody(f"Missing required field '{param}'.", param, "missing_required_parameter")
+    what = _PATH.sub("", text)
+    return BadBody(f"Invalid '{param}': {what}." if param else f"{what}.", param or None, "invalid_type")
+
+
+class _RawMessages(msgspec.Struct):
+    messages: list[msgspec.Raw]
+
+
+def _bad_message(body: bytes) -> int:
+    """The index of the first message that does not decode; msgspec's paths leave indices out."""
+    raws = msgspec.json.decode(body, type=_RawMessages).messages
+    for index, raw in enumerate(raws):
+        try:
+            msgspec.json.decode(raw, type=Message)
+        except msgspec.ValidationError:
+            return index
+    return 0
+
+
+# --- Ranges -----------------------------------------------------------------------------------------------------
+
+_RANGES: tuple[tuple[str, float, float], ...] = (
+    ("max_completion_tokens", 1, 1 << 31),
+    ("temperature", 0.0, 2.0),
+    ("top_p", 0.0, 1.0),
+    ("top_k", -1, 1 << 20),
+    ("min_p", 0.0, 1.0),
+    ("presence_penalty", -2.0, 2.0),
+    ("frequency_penalty", -2.0, 2.0),
+    ("repetition_penalty", 0.0, 10.0),
+    ("min_tokens", 0, 1 << 31),
+    ("seed", -(1 << 63), (1 << 63) - 1),
+    ("n", 1, MAX_CHOICES),
+    ("top_logprobs", 0, MAX_LOGPROBS),
+    ("prompt_logprobs", 0, MAX_LOGPROBS),
+)
+
+
+def _check_ranges(body: ChatBody | CompletionBody) -> None:
+    for name, low, high in _RANGES:
+        _between(name, getattr(body, name, None), low, high)
+    least = 0 if isinstance(body, CompletionBody) and body.echo else 1
+    _between("max_tokens", body.max_tokens, least, 1 << 31)
+    for name in ("top_p", "repetition_penalty"):
+        if getattr(body, name) == 0:
+            raise BadBody(f"Invalid '{name}': it must be above 0.", name)
+    most = body.most_tokens
+    if body.min_tokens and most is not None and body.min_tokens > most:
+        text = f"Invalid 'min_tokens': {body.min_tokens} is more than the {most} of max_tokens."
+        raise BadBody(text, "min_tokens")
+    _check_stops(body)
+    _check_biases(body)
+
+
+def _between(name: str, value: float | None, low: float, high: float) -> None:
+    if value is not None and not low <= value <= high:
+        raise BadBody(f"Invalid '{name}': {value} is out of range; it must be between {low} and {high}.", name)
+
+
+def _check_stops(body: SamplingBody) -> None:
+    stops = body.stops
+    if len(stops) > MAX_STOPS:
+        raise BadBody(f"Invalid 'stop': {len(stops)} strings; at most {MAX_STOPS} are allowed.", "stop")
+    if any(not stop for stop in stops):
+        raise BadBody("Invalid 'stop': an empty string would stop at once.", "stop")
+    ids = body.stop_token_ids or ()
+    if len(ids) > MAX_STOP_IDS:
+        text = f"Invalid 'stop_token_ids': {len(ids)} ids; at most {MAX_STOP_IDS} are allowed."
+        raise BadBody(text, "stop_token_ids")
+    check_ids("stop_token_ids", ids, None)
+
+
+def _check_biases(body: SamplingBody) -> None:
+    given = body.logit_bias or {}
+    if len(given) > MAX_BIASES:
+        raise BadBody(f"Invalid 'logit_bias': {len(given)} entries; at most {MAX_BIASES} are allowed.", "logit_bias")
+    for key, value in given.items():
+        if not _INTEGER.fullmatch(key):
+            raise BadBody(f"Invalid 'logit_bias': the key {key[:40]!r} is no token id.", "logit_bias")
+        if not -100 <= value <= 100:
+            text = f"Invalid 'logit_bias': {value} for token {key} is out of range; it must be between -100 and 100."
+            raise BadBody(text, "logit_bias")
+    check_ids("logit_bias", [int(key) for key in given], None)
+
+
+def _refuse(name: str, why: str) -> BadBody:
+    return BadBody(f"Unsupported '{name}': {why}.", name, "unsupported_value")
+
+
+def _check_chat(chat: ChatBody) -> None:
+    if not chat.messages:
+        raise BadBody("Invalid 'messages': at least one message is needed.", "messages")
+    if chat.top_logprobs is not None and not chat.logprobs:
+        raise BadBody("Invalid 'top_logprobs': it needs 'logprobs' to be true.", "top_logprobs")
+    for name in ("tools", "functions"):
+        if getattr(chat, name):
+            raise _refuse(name, "this endpoint calls no tools")
+    for name in ("tool_choice", "function_call"):
+        if getattr(chat, name) not in (None, "none", "auto"):
+            raise _refuse(name, "this endpoint calls no tools")
+    if chat.response_format is not None and chat.response_format.get("type") != "text":
+        raise _refuse("response_format", "only the type 'text' is offered")
+    if any(kind != "text" for kind in chat.modalities or ()):
+        raise _refuse("modalities", "only 'text' is offered")
+    if chat.audio is not None:
+        raise _refuse("audio", "only text is offered")
+
+
+def _check_completion(body: CompletionBody) -> None:
+    _between("logprobs", body.logprobs, 0, MAX_LOGPROBS)
+    if body.suffix:
+        raise _refuse("suffix", "no text can be completed towards a suffix")
+    if body.best_of is not None and body.best_of != body.choices:
+        raise _refuse("best_of", "every choice that is generated is returned; use 'n'")
+    if not body.prompt:
+        raise BadBody("Invalid 'prompt': it is empty.", "prompt")
+    if isinstance(body.prompt, str):
+        return
+    if len({type(item) for item in body.prompt}) > 1:
+        raise BadBody("Invalid 'prompt': texts, ids and lists of ids cannot be mixed.", "prompt", "invalid_type")
+    if any(not prompt for prompt in body.prompts):
+        raise BadBody("Invalid 'prompt': one of the prompts is empty.", "prompt")
+    if len(body.prompts) * body.choices > MAX_PROMPTS:
+        text = f"Invalid 'prompt': {len(body.prompts)} prompts of {body.choices} choices; {MAX_PROMPTS} is the most."
+        raise BadBody(text, "prompt")
