@@ -13,10 +13,8 @@ import argparse
 import asyncio
 import contextlib
 import json
-import math
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -29,6 +27,8 @@ from typing import Any
 
 import psutil
 import uvloop
+
+from benchmarks.common.report import conclude, end_on_signals, options_parser, percentile
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "platform"), str(Path(__file__).resolve().parents[1])]
 
@@ -313,11 +313,6 @@ def _port(port_file: Path, process: subprocess.Popen[bytes]) -> int:
 # --- The figures ------------------------------------------------------------------------------------------------
 
 
-def percentile(values: list[float], q: float) -> float:
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(q * len(ordered)) - 1)] if ordered else math.nan
-
-
 def measure(seconds: float, rounds: int) -> dict[str, Any]:
     from berth.tenants import keys
 
@@ -389,25 +384,18 @@ def failures(result: dict[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = options_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one turn")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each target at each level")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    parser.add_argument("--check", action="store_true", help="exit 1 and name the figure when a target is missed")
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         child(*options.child)
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # its processes end with it
+    end_on_signals()
     result = measure(options.seconds, options.rounds)
     report(result)
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=2) + "\n")
-    missed = failures(result)
-    for line in missed:
-        print(f"missed: {line}")
-    return 1 if options.check and missed else 0
+    return conclude(result, failures(result), options)
 
 
 if __name__ == "__main__":

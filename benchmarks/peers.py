@@ -42,6 +42,7 @@ SPEEDUP = 2.0  # output tokens a second, ours over the better peer's
 LATENCY = 0.8  # TTFT and TPOT, ours over the better vLLM's
 INT8_TPOT = 0.5  # TPOT, ours over llama.cpp's
 STEP_FLOOR = 1.5  # an int8 decode step over bytes / bandwidth
+PYTHON_MS = 1.0  # of one step at batch 32, beside the executor's call
 KL = 0.005  # nats a token, int8 to fp32
 
 Figures = dict[str, Any]
@@ -193,15 +194,21 @@ def report(result: Figures) -> None:
                 ratio = "" if name.startswith("ours") else f"{result['openvino']['ratios'][batch]:>13.2f}"
                 print(f"{batch:>5} {name:>14} {median([row['tokens_per_s'] for row in rows]):>9.1f} {ratio}")
     if "step" in result:
-        print("\none decode step at 300 tokens of context")
-        print("dtype         executor batch       step      floor  step over floor")
-        for dtype, measured in result["step"].items():
-            for batch, rows in measured["batches"].items():
-                ms, floor_ms = (median([row[key] for row in rows]) for key in ("ms", "floor_ms"))
-                line = f"{dtype:>5} {measured['name']:>16} {batch:>5} {ms:>7.2f} ms {floor_ms:>7.2f} ms"
-                print(f"{line} {measured['ratios'][batch]:>16.2f}")
+        report_step(result["step"])
     for dtype, measured in result.get("divergence", {}).items():
         print(f"\nKL to fp32, {dtype}: {measured['kl']:.5f} nats a token over {measured['tokens']} tokens")
+
+
+def report_step(part: Figures) -> None:
+    print("\none decode step at 300 tokens of context")
+    print("dtype         executor batch       step      floor  step over floor  Python beside it")
+    for dtype, measured in part.items():
+        for batch, rows in measured["batches"].items():
+            ms, floor_ms, python_ms = (median([row[key] for row in rows]) for key in ("ms", "floor_ms", "python_ms"))
+            line = f"{dtype:>5} {measured['name']:>16} {batch:>5} {ms:>7.2f} ms {floor_ms:>7.2f} ms"
+            print(f"{line} {measured['ratios'][batch]:>16.2f} {python_ms:>14.2f} ms")
+            phases = ", ".join(f"{name} {ms:.2f}" for name, ms in measured["phases_ms"][batch].items())
+            print(f"      of which {phases} ms" if phases else "", end="\n" if phases else "")
 
 
 def report_served(part: Figures, bytes_per_s: float) -> None:
@@ -238,6 +245,9 @@ def failures(result: Figures) -> list[str]:
         at_least(f"tokens/s over OpenVINO's at batch {batch}", rate, SPEEDUP)
     for ratio in result.get("llamacpp", {}).get("ratios", {}).values():
         at_most("int8 TPOT over llama.cpp's", ratio["tpot_ms"], INT8_TPOT)
+    for dtype, measured in result.get("step", {}).items():
+        rows = measured["batches"]["32"]
+        at_most(f"{dtype}, ms of Python a step at batch 32", median([row["python_ms"] for row in rows]), PYTHON_MS)
     if "step" in result:
         at_most("int8 step over bytes / bandwidth at batch 1", result["step"]["int8"]["ratios"]["1"], STEP_FLOOR)
     if "divergence" in result:
