@@ -110,6 +110,12 @@ class TextLogprobs:
             return "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
 
 
+def cut(scores: dict[str, Any], stride: int) -> list[dict[str, Any]]:
+    """In pieces of ``stride`` tokens, at least one."""
+    starts = range(0, max(1, len(scores["tokens"])), stride)
+    return [{name: items[at : at + stride] for name, items in scores.items()} for at in starts]
+
+
 def joined(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The pieces of one completion as one."""
     names = ("tokens", "token_logprobs", "top_logprobs", "text_offset")

@@ -8,7 +8,7 @@ from typing import Any
 from gpuruntime.backend import Delta
 from gpuruntime.door.choice import Choice
 from gpuruntime.door.frames import PROMPT_STRIDE, Envelope, encode
-from gpuruntime.door.logprobs import TextLogprobs, TokenBytes, joined, prompt_logprobs
+from gpuruntime.door.logprobs import TextLogprobs, TokenBytes, cut, joined, prompt_logprobs
 
 
 class TextFrames:
@@ -39,7 +39,9 @@ class TextFrames:
     def begin(self, choice: Choice) -> bytes:
         frames = []
         if self._echo:
-            frames.append(self._frame(choice, choice.source.echo, self._echoed(choice)))
+            scores = cut(echoed, PROMPT_STRIDE) if (echoed := self._echoed(choice)) else [None]
+            texts = [choice.source.echo, *([""] * (len(scores) - 1))]
+            frames += [self._frame(choice, text, part) for text, part in zip(texts, scores, strict=True)]
         if self._shows_prompt:
             shown = prompt_logprobs(choice.source.logprobs, self._token_bytes)
             for at in range(0, len(shown), PROMPT_STRIDE):
