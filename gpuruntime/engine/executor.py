@@ -45,6 +45,10 @@ class Executor(Protocol):
     @property
     def weights_bytes(self) -> int: ...
 
+    def set_threads(self, count: int) -> None:
+        """Threads of the coming steps, at most those of the configuration."""
+        ...
+
     def logits(self, batch: StepBatch) -> Tensor:
         """fp32 ``[R, vocab]``; it may be overwritten by the next call."""
         ...

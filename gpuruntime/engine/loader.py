@@ -112,9 +112,9 @@ def draft_settings(config: EngineConfig, model_config: ModelConfig, max_len: int
 
 def resolve_max_len(config: EngineConfig, model_config: ModelConfig) -> int:
     """The context in tokens; a setting beyond the model's own is refused, not clamped."""
-    longest = model_config.longest_context
     if config.max_model_len is None:
-        return min(longest, DEFAULT_CONTEXT)
+        return min(model_config.max_position, DEFAULT_CONTEXT)
+    longest = model_config.longest_context
     if config.max_model_len > longest:
         raise ValueError(f"max_model_len {config.max_model_len}: the model was made for {longest} tokens")
     return config.max_model_len

@@ -44,6 +44,10 @@ class TorchExecutor:
         kv_heads, head_dim = model_config.num_kv_heads, model_config.head_dim
         self._kv = [layout(self.num_blocks, BLOCK_TOKENS, kv_heads, head_dim, self._dtype) for _ in self._views]
 
+    @staticmethod
+    def set_threads(count: int) -> None:
+        torch.set_num_threads(count)
+
     def logits(self, batch: StepBatch) -> Tensor:
         order = _attention_order(batch)
         with torch.inference_mode():

@@ -1,0 +1,114 @@
+"""The C++ step behind the executor's interface: one call computes embedding, layers, head and the greedy pick."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
+from gpuruntime.engine.executor import StepBatch
+from gpuruntime.engine.native_weights import NativeWeights
+from gpuruntime.kernels.native import library
+from gpuruntime.loading.weights import WeightSource
+from gpuruntime.models.config import ModelConfig
+
+_ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+_DTYPES = ("bf16", "int8")
+_MULTIPLE = 32
+_MAX_HEAD_DIM = 1024
+_ALIGNMENT = 64
+
+
+def uncovered(config: EngineConfig, model: ModelConfig) -> str | None:
+    """Why the C++ step cannot run this model with these settings; None when it can."""
+    sizes = {"hidden_size": model.hidden_size, "intermediate_size": model.intermediate_size, "head_dim": model.head_dim}
+    reasons = [f"{name} {size} is no multiple of {_MULTIPLE}" for name, size in sizes.items() if size % _MULTIPLE]
+    if model.head_dim > _MAX_HEAD_DIM:
+        reasons.append(f"head_dim {model.head_dim} is over {_MAX_HEAD_DIM}")
+    if model.architecture not in _ARCHITECTURES:
+        reasons.append(f"it does not cover {model.architecture}")
+    if config.dtype not in _DTYPES:
+        reasons.append(f"it does not cover dtype {config.dtype}")
+    if config.attention_sinks is not None:
+        reasons.append("it does not cover attention sinks")
+    return "; ".join(reasons) or None
+
+
+class NativeExecutor:
+    """Implements ``engine.executor.Executor``. ``max_len``: the longest context in tokens.
+
+    Raises ``kernels.native.build.NoCompiler`` where the library is not there and cannot be built, and ``ValueError``
+    for files or settings.
+    """
+
+    def __init__(self, config: EngineConfig, model_config: ModelConfig, max_len: int) -> None:
+        self._library = library.library()
+        self._vocab_size = model_config.vocab_size
+        self._threads = config.resolved_threads
+        kv_bits = 8 if config.kv_dtype == "int8" else 16
+        one = int(self._library.berth_kv_block_bytes(model_config.head_dim, kv_bits))
+        block_bytes = model_config.num_layers * model_config.num_kv_heads * one
+        self.num_blocks = config.kv_bytes // block_bytes
+        if self.num_blocks == 0:
+            raise ValueError(f"kv_bytes {config.kv_bytes}: one block of {BLOCK_TOKENS} tokens takes {block_bytes}")
+        source = WeightSource(config.model_path, torch.bfloat16)
+        self._weights = NativeWeights(source, model_config, max_len, int8=config.dtype == "int8")
+        self.weights_bytes = self._weights.nbytes
+        # numpy's zeros are mapped and not touched: memory becomes resident as blocks are used.
+        self._memory = np.zeros(self.num_blocks * block_bytes + _ALIGNMENT, dtype=np.uint8)
+        model = self._weights.model
+        model.kv = -(-self._memory.ctypes.data // _ALIGNMENT) * _ALIGNMENT
+        model.num_blocks, model.kv_bits = self.num_blocks, kv_bits
+        self._step = self._library.berth_create(ctypes.byref(model), self._threads)
+        self._logits = torch.empty(0, self._vocab_size)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_step"):
+            self._library.berth_destroy(self._step)
+
+    @property
+    def name(self) -> str:
+        return f"native ({'AMX' if self._library.berth_amx(self._step) else 'vectors'})"
+
+    def set_threads(self, count: int) -> None:
+        self._threads = count
+
+    def use_amx(self, wanted: bool) -> None:
+        """Switches the tile instructions off, and on again where the machine has them; the results are the same."""
+        self._library.berth_use_amx(self._step, wanted)
+
+    def logits(self, batch: StepBatch) -> Tensor:
+        wanted = len(batch.logits_rows)
+        if self._logits.shape[0] < wanted:
+            self._logits = torch.empty(wanted, self._vocab_size)
+        self._run(batch, logits=self._logits.data_ptr())
+        return self._logits[:wanted]
+
+    def greedy(self, batch: StepBatch) -> list[int]:
+        picks = np.empty(len(batch.logits_rows), dtype=np.int32)
+        if not self._run(batch, picks=picks.ctypes.data):
+            raise FloatingPointError("the model produced logits that are not finite")
+        result: list[int] = picks.tolist()
+        return result
+
+    def seconds(self) -> dict[str, float]:
+        """Where the steps' time went since the start, in seconds by phase."""
+        found = self._library.berth_seconds(self._step)
+        return {name: found[index] for index, name in enumerate(library.PHASES)}
+
+    def _run(self, batch: StepBatch, *, logits: int | None = None, picks: int | None = None) -> bool:
+        """True when all logits are finite. The call releases the interpreter's lock while it computes."""
+        arrays = (batch.token_ids, batch.begins, batch.positions, batch.tables, batch.logits_rows)
+        plain = library.Batch(
+            *(array.ctypes.data for array in arrays),
+            logits,
+            picks,
+            len(batch.token_ids),
+            len(batch.positions),
+            batch.tables.shape[1],
+            len(batch.logits_rows),
+        )
+        return bool(self._library.berth_step(self._step, ctypes.byref(plain), self._threads) == 0)

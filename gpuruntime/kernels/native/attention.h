@@ -1,0 +1,169 @@
+// Causal attention of up to 16 rows (tokens x query heads of one KV head) over the blocks of one request.
+//
+// All scores first, then one softmax a row, then P V: no running maximum, so a row's result does not depend on which
+// rows or blocks share its pass. Blocks outside a row's view weigh exactly zero.
+#pragma once
+
+#include <vector>
+
+#include "model.h"
+
+struct AttentionScratch {
+    std::vector<float> scores;      // [16][stride]
+    std::vector<bf16> weights;      // [16][stride]
+    std::vector<bf16> widened;      // int8 blocks as bf16
+    std::vector<const uint8_t*> blocks;
+    alignas(64) float out[kTile * 64];
+
+    void fit(int num_blocks, int head_dim) {
+        const size_t stride = size_t((num_blocks + 3) / 4 * 4) * kBlock;
+        if (scores.size() < kTile * stride) scores.resize(kTile * stride), weights.resize(kTile * stride);
+        if (blocks.size() < size_t(num_blocks)) blocks.resize(num_blocks);
+        if (widened.size() < size_t(4 * kBlock * head_dim)) widened.resize(4 * kBlock * head_dim);
+    }
+};
+
+struct Attention {
+    const KvLayout& layout;
+    bool amx;
+    const bf16* q;              // [16 or more rows][head_dim]
+    bf16* out;                  // row r at out + offset(r)
+    AttentionScratch& scratch;
+    int rows;                   // in use
+    int first[kTile], last[kTile];   // the tokens each row sees, relative to the first block: [first, last)
+    int num_blocks;
+    float scale;
+
+    size_t stride() const { return size_t((num_blocks + 3) / 4 * 4) * kBlock; }
+    const float* key_scales(int b) const { return reinterpret_cast<const float*>(scratch.blocks[b] + 2 * layout.half()); }
+    const float* value_scales(int b) const { return key_scales(b) + kBlock; }
+
+    const bf16* keys(int b, int slot) {
+        if (layout.bits == 16) return reinterpret_cast<const bf16*>(scratch.blocks[b]);
+        bf16* to = scratch.widened.data() + slot * kBlock * layout.head_dim;
+        widen_pairs(to, 32, reinterpret_cast<const int8_t*>(scratch.blocks[b]), 32, layout.head_dim / 2);
+        return to;
+    }
+
+    const bf16* values(int b, int slot) {
+        const uint8_t* from = scratch.blocks[b] + layout.half();
+        if (layout.bits == 16) return reinterpret_cast<const bf16*>(from);
+        bf16* to = scratch.widened.data() + slot * kBlock * layout.head_dim;
+        widen_pairs(to, 32, reinterpret_cast<const int8_t*>(from), 32, kBlock / 2 * layout.head_dim / kTile);
+        return to;
+    }
+
+    void score() {
+        const size_t stride = this->stride();
+        const int depth_tiles = layout.head_dim / kDepth;
+        for (int b = 0; b < num_blocks; b += 4) {
+            const bf16* k[4];
+            for (int j = 0; j < 4; ++j) {
+                const int at = b + j < num_blocks ? b + j : num_blocks - 1;
+                const int ahead = at + 4 < num_blocks ? at + 4 : num_blocks - 1;
+                prefetch(scratch.blocks[ahead], static_cast<int>(2 * layout.half()));
+                k[j] = keys(at, j);
+            }
+            float* to = scratch.scores.data() + size_t(b) * kBlock;
+#ifdef BERTH_AMX
+            if (amx) {
+                _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
+                for (int d = 0; d < depth_tiles; ++d) {
+                    _tile_loadd(4, q + d * kDepth, layout.head_dim * 2);
+                    _tile_loadd(5, k[0] + d * kTileElements, 64); _tile_dpbf16ps(0, 4, 5);
+                    _tile_loadd(5, k[1] + d * kTileElements, 64); _tile_dpbf16ps(1, 4, 5);
+                    _tile_loadd(5, k[2] + d * kTileElements, 64); _tile_dpbf16ps(2, 4, 5);
+                    _tile_loadd(5, k[3] + d * kTileElements, 64); _tile_dpbf16ps(3, 4, 5);
+                }
+                _tile_stored(0, to, stride * 4);
+                _tile_stored(1, to + 16, stride * 4);
+                _tile_stored(2, to + 32, stride * 4);
+                _tile_stored(3, to + 48, stride * 4);
+                continue;
+            }
+#endif
+            for (int j = 0; j < 4; ++j) {
+                for (int r = 0; r < rows; ++r) store(to + r * stride + j * kBlock, Vec{});
+                for (int d = 0; d < depth_tiles; ++d)
+                    portable_product(to + j * kBlock, stride, q + d * kDepth, layout.head_dim, k[j] + d * kTileElements,
+                                     32, rows, kTile);
+            }
+        }
+    }
+
+    // Scores of row r to weights whose sum is returned; V's scales of int8 are folded into the weights.
+    float soften(int r) {
+        float* scores = scratch.scores.data() + r * stride();
+        bf16* weights = scratch.weights.data() + r * stride();
+        const IVec lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+        Vec most = splat(-INFINITY);
+        for (int b = 0; b < num_blocks; ++b) {
+            const IVec token = lanes + b * kBlock;
+            Vec s = load(scores + b * kBlock) * scale;
+            if (layout.bits == 8) s = s * load(key_scales(b));
+            s = (token >= first[r]) & (token < last[r]) ? s : splat(-INFINITY);
+            store(scores + b * kBlock, s);
+            most = larger(most, s);
+        }
+        const float top = maximum(most);
+        Vec total = {};
+        for (int b = 0; b < num_blocks; ++b) {
+            const Vec s = load(scores + b * kBlock);
+            Vec p = exponential(s - top);
+            p = s == -INFINITY ? Vec{} : p;
+            total += p;
+            if (layout.bits == 8) p = p * load(value_scales(b));
+            store_bf16(weights + b * kBlock, p);
+        }
+        return sum(total);
+    }
+
+    // out[16][16 * groups] = P V for the head's dimensions from 16 * group on; 2 or 4 groups.
+    template <int groups>
+    void mix(int group) {
+        const size_t stride = this->stride();
+        const size_t row = size_t(layout.head_dim) * 2;  // elements of a token pair
+#ifdef BERTH_AMX
+        if (amx) {
+            _tile_zero(0); _tile_zero(1);
+            if (groups == 4) { _tile_zero(2); _tile_zero(3); }
+            for (int b = 0; b < num_blocks; ++b) {
+                const bf16* v = values(b, b & 3) + group * 32;
+                _tile_loadd(6, scratch.weights.data() + b * kBlock, stride * 2);
+                _tile_loadd(7, v, row * 2); _tile_dpbf16ps(0, 6, 7);
+                _tile_loadd(7, v + 32, row * 2); _tile_dpbf16ps(1, 6, 7);
+                if (groups == 4) {
+                    _tile_loadd(7, v + 64, row * 2); _tile_dpbf16ps(2, 6, 7);
+                    _tile_loadd(7, v + 96, row * 2); _tile_dpbf16ps(3, 6, 7);
+                }
+            }
+            _tile_stored(0, scratch.out, 256);
+            _tile_stored(1, scratch.out + 16, 256);
+            if (groups == 4) { _tile_stored(2, scratch.out + 32, 256); _tile_stored(3, scratch.out + 48, 256); }
+            return;
+        }
+#endif
+        memset(scratch.out, 0, sizeof scratch.out);
+        for (int b = 0; b < num_blocks; ++b) {
+            const bf16* v = values(b, b & 3) + group * 32;
+            for (int g = 0; g < groups; ++g)
+                portable_product(scratch.out + g * kTile, 64, scratch.weights.data() + b * kBlock, stride, v + g * 32, row,
+                                 rows, kBlock / 2);
+        }
+    }
+
+    template <class Offset>
+    void run(Offset offset) {
+        score();
+        float totals[kTile];
+        for (int r = 0; r < rows; ++r) totals[r] = soften(r);
+        const int groups = layout.head_dim / kTile;
+        for (int group = 0; group < groups; group += 4) {
+            const int here = groups - group < 4 ? 2 : 4;
+            here == 4 ? mix<4>(group) : mix<2>(group);
+            for (int r = 0; r < rows; ++r)
+                for (int g = 0; g < here; ++g)
+                    store_bf16(out + offset(r) + (group + g) * kTile, load(scratch.out + r * 64 + g * kTile) / totals[r]);
+        }
+    }
+};

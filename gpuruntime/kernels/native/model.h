@@ -1,0 +1,70 @@
+// What Python hands over: plain structures of pointers and sizes, mirrored in kernels/native/library.py.
+#pragma once
+
+#include <cstdint>
+
+#include "tile.h"
+
+extern "C" {
+
+// y = x W^T. Packed as [N / 32][K / 32][2 column tiles] of tiles [16 pairs][16][2] in bf16, or [16 pairs][2][16] in int8
+// with one scale a column; N and K are padded with zeros to multiples of 32.
+struct Matrix {
+    const void* tiles;
+    const float* scale;   // [N] where the tiles are int8, else null
+    const float* bias;    // [N] or null
+    int32_t columns;      // N
+    int32_t depth;        // K
+};
+
+struct Layer {
+    const float* input_norm;   // [hidden]
+    const float* post_norm;    // [hidden]
+    const float* q_norm;       // [head_dim] or null
+    const float* k_norm;       // [head_dim] or null
+    Matrix qkv;                // columns: query heads, key heads, value heads
+    Matrix out;
+    Matrix gate_up;            // columns: 16 of gate, 16 of up, 16 of gate, ...
+    Matrix down;
+    int32_t window;            // tokens a token sees, itself included; 0: all
+    int32_t unused;
+};
+
+struct Model {
+    const Layer* layers;
+    const bf16* embedding;     // [vocab][hidden]
+    const float* final_norm;   // [hidden]
+    const float* cosines;      // [max_len][head_dim / 2]
+    const float* sines;
+    uint8_t* kv;               // [layers][blocks][kv_heads] KV blocks
+    Matrix head;
+    int64_t num_blocks;
+    int32_t num_layers, hidden, middle, heads, kv_heads, head_dim, vocab;
+    int32_t kv_bits;           // 16 or 8
+    float eps;
+    float attention_scale;     // of q k^T
+};
+
+// One step; see engine/executor.py: StepBatch. Either `logits` [R][vocab] or `picks` [R] is filled.
+struct Batch {
+    const int32_t* token_ids;
+    const int32_t* begins;
+    const int32_t* positions;
+    const int32_t* tables;
+    const int32_t* logits_rows;
+    float* logits;
+    int32_t* picks;
+    int32_t tokens, rows, width, wanted;
+};
+
+}  // extern "C"
+
+constexpr int kBlock = 16;  // tokens of a KV block
+
+// One layer's K and V of one block and KV head: K as [head_dim / 2 pairs][16 tokens][2], then V as [8 token pairs]
+// [head_dim][2]. In int8 each run of 32 is [even 16 | odd 16] and the tokens' scales follow: 16 of K, 16 of V.
+struct KvLayout {
+    int head_dim, bits;
+    size_t half() const { return size_t(kBlock) * head_dim * bits / 8; }
+    size_t bytes() const { return 2 * half() + (bits == 8 ? 2 * kBlock * sizeof(float) : 0); }
+};

@@ -1,0 +1,467 @@
+// One decoder step on a CPU in one call: embedding, every layer, the head and the greedy pick, for a mixed batch of decodes
+// and prefill chunks. It covers the Llama block (RMSNorm, rotary positions, grouped queries, SwiGLU) with optional
+// biases, query and key norms and sliding windows.
+//
+// The weights are read once a step, so at small batches the floor is their bytes over the memory's bandwidth. Every
+// product is of bf16 tiles into fp32 (tile.h); the residual stream, norms, rotation and softmax are fp32. One unit of a
+// product is some 32 columns over all rows, so its weights are read once and its result is finished where it was made:
+// rotation and the KV write follow the query-key-value product, SwiGLU the gate and up product.
+//
+//   norm | qkv + rotation + KV write | attention | out + residual | norm | gate, up + SwiGLU | down + residual | ...
+//        ^ each bar is a barrier of the team
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "attention.h"
+#include "model.h"
+#include "team.h"
+#include "tile.h"
+
+namespace {
+
+constexpr int kPair = 32;  // columns of one unit of tiles: two column tiles
+
+int round_up(int n, int to) { return (n + to - 1) / to * to; }
+
+enum Phase { kNorm, kQkv, kAttention, kOut, kGateUp, kDown, kHead, kPhases };
+
+struct Scratch {
+    std::vector<float> c;         // [rows, rounded up][columns of a unit]
+    std::vector<bf16> widened;    // int8 weights of one unit as bf16
+    AttentionScratch attention;
+};
+
+// c[32 or 16 rows][32] of row stride ldc = a (row stride lda) times two column tiles over `steps` tiles of depth.
+void multiply(float* c, size_t ldc, const bf16* a, size_t lda, const bf16* b, int steps, int rows, bool amx) {
+    constexpr size_t kStep = 2 * kTileElements;
+#ifdef BERTH_AMX
+    if (amx) {
+        const bool two = rows > kTile;
+        _tile_zero(0); _tile_zero(1);
+        if (two) { _tile_zero(2); _tile_zero(3); }
+        for (int k = 0; k < steps; ++k, b += kStep) {
+            if (!two) prefetch(b + 2 * kStep, 2 * kStep);
+            _tile_loadd(4, a + k * kDepth, lda * 2);
+            _tile_loadd(6, b, 64);
+            _tile_loadd(7, b + kTileElements, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_dpbf16ps(1, 4, 7);
+            if (two) {
+                _tile_loadd(5, a + kTile * lda + k * kDepth, lda * 2);
+                _tile_dpbf16ps(2, 5, 6);
+                _tile_dpbf16ps(3, 5, 7);
+            }
+        }
+        _tile_stored(0, c, ldc * 4);
+        _tile_stored(1, c + kTile, ldc * 4);
+        if (two) {
+            _tile_stored(2, c + kTile * ldc, ldc * 4);
+            _tile_stored(3, c + kTile * ldc + kTile, ldc * 4);
+        }
+        return;
+    }
+#endif
+    for (int row = 0; row < rows; ++row) store(c + row * ldc, Vec{}), store(c + row * ldc + kTile, Vec{});
+    for (int k = 0; k < steps; ++k, b += kStep) {
+        portable_product(c, ldc, a + k * kDepth, lda, b, 32, rows, kTile);
+        portable_product(c + kTile, ldc, a + k * kDepth, lda, b + kTileElements, 32, rows, kTile);
+    }
+}
+
+class Step {
+public:
+    Step(const Model& model, int threads)
+        : model_(model), layers_(model.layers, model.layers + model.num_layers), team_(threads), scratch_(threads),
+          layout_{model.head_dim, model.kv_bits} {
+#ifdef BERTH_AMX
+        amx_ = amx_granted();
+#endif
+    }
+
+    bool amx() const { return amx_; }
+    void use_amx([[maybe_unused]] bool wanted) {
+#ifdef BERTH_AMX
+        amx_ = wanted && amx_granted();
+#endif
+    }
+    const double* seconds() const { return seconds_; }
+
+    // False when logits are not finite.
+    bool run(const Batch& batch, int threads) {
+        batch_ = &batch;
+        group_ = model_.heads / model_.kv_heads;
+        fit();
+        finite_ = true;
+        mark_ = std::chrono::steady_clock::now();
+        team_.run(threads, [this](int member) { work(member); });
+        if (batch.picks) pick();
+        return finite_;
+    }
+
+private:
+    void fit() {
+        const int tokens = batch_->tokens, padded = round_up(tokens, kPair), wanted = round_up(batch_->wanted, kPair);
+        stride_ = round_up(std::max({model_.hidden, model_.middle, model_.heads * model_.head_dim}), kDepth) + kDepth;
+        grow(residual_, size_t(padded) * model_.hidden);
+        grow(x_, size_t(std::max(padded, wanted)) * stride_);
+        grow(y_, size_t(padded) * stride_);
+        grow(q_, (size_t(tokens) * model_.heads + kTile) * model_.head_dim);
+        grow(row_of_, size_t(tokens));
+        for (int row = 0; row < batch_->rows; ++row)
+            for (int t = batch_->begins[row]; t < batch_->begins[row + 1]; ++t) row_of_[t] = row;
+        grow(best_, size_t(team_most()) * wanted);
+        for (auto& best : best_) best = {splat(-INFINITY), IVec{}};
+        const int columns = std::max(round_up(model_.head_dim, kPair), kPair);
+        for (auto& s : scratch_) grow(s.c, size_t(std::max(padded, wanted)) * columns);
+    }
+
+    template <class T>
+    static void grow(std::vector<T>& v, size_t size) { if (v.size() < size) v.resize(size); }
+
+    int team_most() const { return static_cast<int>(scratch_.size()); }
+
+    int position(int token) const { return batch_->positions[row_of_[token]] + token - batch_->begins[row_of_[token]]; }
+
+    void work(int member) {
+        const unsigned control = flush_denormals();
+        shape_products();
+        embed(member);
+        for (int index = 0; index < model_.num_layers; ++index) {
+            const Layer& layer = layers_[index];
+            normalize(member, layer.input_norm, nullptr, batch_->tokens);
+            meet(member, kNorm);
+            qkv(member, layer, index);
+            if (member == 0) next_task_.store(0, std::memory_order_relaxed);
+            meet(member, kQkv);
+            attend(member, layer, index);
+            meet(member, kAttention);
+            add(member, layer.out, y_.data());
+            meet(member, kOut);
+            normalize(member, layer.post_norm, nullptr, batch_->tokens);
+            meet(member, kNorm);
+            gate_up(member, layer);
+            meet(member, kGateUp);
+            add(member, layer.down, y_.data());
+            meet(member, kDown);
+        }
+        if (batch_->wanted > 0) {
+            normalize(member, model_.final_norm, batch_->logits_rows, batch_->wanted);
+            meet(member, kNorm);
+            head(member);
+            meet(member, kHead);
+        }
+#ifdef BERTH_AMX
+        if (amx_) _tile_release();
+#endif
+        restore(control);
+    }
+
+    void meet(int member, Phase phase) {
+        team_.barrier();
+        if (member != 0) return;
+        const auto now = std::chrono::steady_clock::now();
+        seconds_[phase] += std::chrono::duration<double>(now - mark_).count();
+        mark_ = now;
+    }
+
+    std::pair<int, int> share(int member, int units) const {
+        const int n = team_.size();
+        return {int(int64_t(units) * member / n), int(int64_t(units) * (member + 1) / n)};
+    }
+
+    void embed(int member) {
+        const auto [begin, end] = share(member, batch_->tokens);
+        for (int t = begin; t < end; ++t) {
+            const bf16* from = model_.embedding + size_t(batch_->token_ids[t]) * model_.hidden;
+            for (int i = 0; i < model_.hidden; i += 16) store(&residual_[size_t(t) * model_.hidden + i], widen(from + i));
+        }
+        team_.barrier();
+    }
+
+    // RMSNorm of residual rows (all, or those listed) into x_ as bf16.
+    void normalize(int member, const float* weight, const int32_t* listed, int count) {
+        const auto [begin, end] = share(member, count);
+        for (int row = begin; row < end; ++row) {
+            const float* from = &residual_[size_t(listed ? listed[row] : row) * model_.hidden];
+            const float factor = inverse_rms(from, model_.hidden);
+            bf16* to = &x_[size_t(row) * stride_];
+            for (int i = 0; i < model_.hidden; i += 16) store_bf16(to + i, load(from + i) * factor * load(weight + i));
+        }
+    }
+
+    float inverse_rms(const float* x, int size) const {
+        Vec squares = {};
+        for (int i = 0; i < size; i += 16) squares += load(x + i) * load(x + i);
+        return 1.0f / std::sqrt(sum(squares) / size + model_.eps);
+    }
+
+    // Products of the units' columns with all rows of a; done(unit, c, columns) finishes one unit, c [rows][columns].
+    template <class Done>
+    void product(int member, const Matrix& w, const bf16* a, int rows, int columns, Done done) {
+        Scratch& s = scratch_[member];
+        const int steps = round_up(w.depth, kDepth) / kDepth, pairs = columns / kPair;
+        const size_t step = 2 * kTileElements, pair = step * steps;
+        const auto [begin, end] = share(member, (w.columns + columns - 1) / columns);
+        if (w.scale) grow(s.widened, pair + 2 * step);
+        for (int unit = begin; unit < end; ++unit) {
+            for (int p = 0; p < pairs; ++p) {
+                const size_t at = (size_t(unit) * pairs + p) * pair;
+                const bf16* b = static_cast<const bf16*>(w.tiles) + at;
+                if (w.scale) {
+                    const int8_t* from = static_cast<const int8_t*>(w.tiles) + at;
+                    for (int k = 0; k < steps; ++k) {
+                        prefetch(from + (k + 8) * step, step);
+                        widen_pairs(&s.widened[k * step], 32, from + k * step, 32, 2 * kTile);
+                    }
+                    b = s.widened.data();
+                }
+                for (int row = 0; row < rows; row += kPair)
+                    multiply(&s.c[size_t(row) * columns + p * kPair], columns, a + size_t(row) * stride_, stride_, b, steps,
+                             std::min(kPair, rows - row), amx_);
+            }
+            if (w.scale || w.bias) finish(w, s.c.data(), unit * columns, rows, columns);
+            done(unit, s.c.data());
+        }
+    }
+
+    static void finish(const Matrix& w, float* c, int column, int rows, int columns) {
+        for (int row = 0; row < rows; ++row)
+            for (int i = 0; i < columns; i += 16) {
+                Vec v = load(c + size_t(row) * columns + i);
+                if (w.scale) v = v * load(w.scale + column + i);
+                if (w.bias) v = v + load(w.bias + column + i);
+                store(c + size_t(row) * columns + i, v);
+            }
+    }
+
+    void qkv(int member, const Layer& layer, int index) {
+        const int dim = model_.head_dim;
+        product(member, layer.qkv, x_.data(), batch_->tokens, dim, [&](int head, float* c) {
+            const bool query = head < model_.heads, key = !query && head < model_.heads + model_.kv_heads;
+            const float* norm = query ? layer.q_norm : key ? layer.k_norm : nullptr;
+            for (int t = 0; t < batch_->tokens; ++t) {
+                float* v = c + size_t(t) * dim;
+                if (norm) scale_head(v, norm);
+                if (query || key) rotate(v, position(t));
+                if (query) {
+                    bf16* to = query_row(head / group_, t) + (head % group_) * dim;
+                    for (int i = 0; i < dim; i += 16) store_bf16(to + i, load(v + i));
+                } else {
+                    write_kv(v, index, t, key ? head - model_.heads : head - model_.heads - model_.kv_heads, key);
+                }
+            }
+        });
+    }
+
+    // Queries lie as [kv_heads][tokens][group][head_dim]: the rows that meet one KV head are adjacent.
+    bf16* query_row(int kv_head, int token) {
+        return &q_[(size_t(kv_head) * batch_->tokens + token) * group_ * model_.head_dim];
+    }
+
+    void scale_head(float* v, const float* weight) const {
+        const float factor = inverse_rms(v, model_.head_dim);
+        for (int i = 0; i < model_.head_dim; i += 16) store(v + i, load(v + i) * factor * load(weight + i));
+    }
+
+    void rotate(float* v, int position) const {
+        const int half = model_.head_dim / 2;
+        const float *cosine = model_.cosines + size_t(position) * half, *sine = model_.sines + size_t(position) * half;
+        for (int i = 0; i < half; i += 16) {
+            const Vec a = load(v + i), b = load(v + half + i), c = load(cosine + i), s = load(sine + i);
+            store(v + i, a * c - b * s);
+            store(v + half + i, b * c + a * s);
+        }
+    }
+
+    uint8_t* block(int layer, int id, int kv_head) const {
+        return model_.kv + ((int64_t(layer) * model_.num_blocks + id) * model_.kv_heads + kv_head) * layout_.bytes();
+    }
+
+    void write_kv(const float* v, int layer, int token, int kv_head, bool key) const {
+        const int at = position(token), row = row_of_[token], slot = at % kBlock, dim = model_.head_dim;
+        uint8_t* to = block(layer, batch_->tables[size_t(row) * batch_->width + at / kBlock], kv_head);
+        // Element i of the token: where its pair of elements (of K) or tokens (of V) keeps it; model.h draws it.
+        if (layout_.bits == 16) {
+            alignas(64) bf16 h[1024];
+            for (int i = 0; i < dim; i += 16) store_bf16(h + i, load(v + i));
+            bf16* half = reinterpret_cast<bf16*>(to + (key ? 0 : layout_.half()));
+            if (key) for (int i = 0; i < dim; ++i) half[(i / 2 * kBlock + slot) * 2 + i % 2] = h[i];
+            else for (int i = 0; i < dim; ++i) half[(slot / 2 * dim + i) * 2 + slot % 2] = h[i];
+            return;
+        }
+        Vec most = {};
+        for (int i = 0; i < dim; i += 16) most = larger(most, larger(load(v + i), -load(v + i)));
+        const float scale = maximum(most) / 127.0f, inverse = scale > 0 ? 1.0f / scale : 0.0f;
+        reinterpret_cast<float*>(to + 2 * layout_.half())[(key ? 0 : kBlock) + slot] = scale;
+        int8_t* half = reinterpret_cast<int8_t*>(to + (key ? 0 : layout_.half()));
+        for (int i = 0; i < dim; ++i) {
+            const int8_t value = static_cast<int8_t>(std::lrint(v[i] * inverse));
+            if (key) half[i / 2 * 32 + i % 2 * 16 + slot] = value;
+            else half[(slot / 2 * (dim / kTile) + i / kTile) * 32 + slot % 2 * 16 + i % kTile] = value;
+        }
+    }
+
+    void attend(int member, const Layer& layer, int index) {
+#ifdef BERTH_AMX
+        if (amx_) shape_for_attention();
+#endif
+        const int heads = model_.kv_heads;
+        int task = next_task_.fetch_add(1, std::memory_order_relaxed), first = 0;
+        for (int row = 0; row < batch_->rows; ++row) {
+            const int tiles = (rows_of(row) + kTile - 1) / kTile, count = tiles * heads;
+            for (; task < first + count; task = next_task_.fetch_add(1, std::memory_order_relaxed))
+                attend_tile(member, layer, index, row, (task - first) % heads, (task - first) / heads);
+            first += count;
+        }
+        shape_products();
+    }
+
+    int rows_of(int row) const { return (batch_->begins[row + 1] - batch_->begins[row]) * group_; }
+
+    void attend_tile(int member, const Layer& layer, int index, int row, int kv_head, int tile) {
+        const int begin = batch_->begins[row], from = tile * kTile, dim = model_.head_dim;
+        AttentionScratch& s = scratch_[member].attention;
+        Attention a{layout_, amx_, query_row(kv_head, begin) + size_t(from) * dim, y_.data(), s, 0, {}, {}, 0, 0};
+        a.rows = std::min(kTile, rows_of(row) - from);
+        a.scale = model_.attention_scale;
+        const auto sees = [&](int r) { return batch_->positions[row] + (from + r) / group_ + 1; };
+        const auto start = [&](int r) { return layer.window > 0 ? std::max(0, sees(r) - layer.window) : 0; };
+        const int first_block = start(0) / kBlock;
+        a.num_blocks = (sees(a.rows - 1) + kBlock - 1) / kBlock - first_block;
+        s.fit(a.num_blocks, dim);
+        for (int b = 0; b < a.num_blocks; ++b)
+            s.blocks[b] = block(index, batch_->tables[size_t(row) * batch_->width + first_block + b], kv_head);
+        for (int r = 0; r < a.rows; ++r) {
+            a.first[r] = start(r) - first_block * kBlock;
+            a.last[r] = sees(r) - first_block * kBlock;
+        }
+        a.run([&](int r) {
+            return size_t(begin + (from + r) / group_) * stride_ + (kv_head * group_ + (from + r) % group_) * size_t(dim);
+        });
+    }
+
+    void add(int member, const Matrix& w, const bf16* a) {
+        product(member, w, a, batch_->tokens, kPair, [&](int unit, float* c) {
+            for (int t = 0; t < batch_->tokens; ++t) {
+                float* to = &residual_[size_t(t) * model_.hidden + unit * kPair];
+                store(to, load(to) + load(c + t * kPair));
+                store(to + 16, load(to + 16) + load(c + t * kPair + 16));
+            }
+        });
+    }
+
+    void gate_up(int member, const Layer& layer) {
+        product(member, layer.gate_up, x_.data(), batch_->tokens, kPair, [&](int unit, float* c) {
+            for (int t = 0; t < batch_->tokens; ++t) {
+                const Vec gate = load(c + t * kPair), up = load(c + t * kPair + 16);
+                const Vec low = gate < 0 ? gate : -gate, e = exponential(low);   // e^-|gate|
+                const Vec sigmoid = (gate < 0 ? e : splat(1.0f)) / (e + 1.0f);
+                store_bf16(&y_[size_t(t) * stride_ + unit * 16], gate * sigmoid * up);
+            }
+        });
+    }
+
+    struct Best { Vec value; IVec id; };
+
+    void head(int member) {
+        const int rows = batch_->wanted, vocab = model_.vocab;
+        const IVec lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+        IVec strange = {};
+        product(member, model_.head, x_.data(), rows, kPair, [&](int unit, float* c) {
+            for (int row = 0; row < rows; ++row)
+                for (int i = 0; i < kPair; i += 16) {
+                    const Vec v = load(c + row * kPair + i);
+                    const IVec id = lanes + (unit * kPair + i);
+                    strange |= (v - v != 0);
+                    if (batch_->logits) {
+                        const int left = std::min(16, vocab - unit * kPair - i);
+                        if (left > 0) memcpy(batch_->logits + size_t(row) * vocab + unit * kPair + i, &v, left * sizeof(float));
+                    } else {
+                        Best& best = best_[size_t(member) * round_up(rows, kPair) + row];
+                        const IVec better = (v > best.value) & (id < vocab);
+                        best.value = better ? v : best.value;
+                        best.id = better ? id : best.id;
+                    }
+                }
+        });
+        for (int i = 0; i < 16; ++i)
+            if (strange[i]) finite_.store(false, std::memory_order_relaxed);
+    }
+
+    // The largest logit of each row, the lowest id among equals.
+    void pick() {
+        for (int row = 0; row < batch_->wanted; ++row) {
+            float value = -INFINITY;
+            int id = 0;
+            for (int member = 0; member < team_.size(); ++member) {
+                const Best& best = best_[size_t(member) * round_up(batch_->wanted, kPair) + row];
+                for (int i = 0; i < 16; ++i)
+                    if (best.value[i] > value || (best.value[i] == value && best.id[i] < id)) value = best.value[i], id = best.id[i];
+            }
+            batch_->picks[row] = id;
+        }
+    }
+
+    void shape_products() const {
+#ifdef BERTH_AMX
+        if (amx_) shape_for_products();
+#endif
+    }
+
+    // AMX takes denormals as zero; with the same rule for vectors both paths give the same bits.
+    static unsigned flush_denormals() {
+#if defined(__x86_64__)
+        const unsigned control = _mm_getcsr();
+        _mm_setcsr(control | 0x8040);
+        return control;
+#else
+        return 0;
+#endif
+    }
+    static void restore(unsigned control) {
+#if defined(__x86_64__)
+        _mm_setcsr(control);
+#else
+        (void)control;
+#endif
+    }
+
+    Model model_;
+    std::vector<Layer> layers_;
+    Team team_;
+    std::vector<Scratch> scratch_;
+    KvLayout layout_;
+    bool amx_ = false;
+    const Batch* batch_ = nullptr;
+    int group_ = 1;
+    size_t stride_ = 0;                // elements of a row of x_ and y_
+    std::vector<float> residual_;      // [tokens][hidden]
+    std::vector<bf16> x_, y_, q_;      // inputs of a layer's products; attention's and SwiGLU's output; queries
+    std::vector<int> row_of_;          // token -> row
+    std::vector<Best> best_;           // [members][wanted]
+    std::atomic<int> next_task_{0};
+    std::atomic<bool> finite_{true};
+    double seconds_[kPhases] = {};
+    std::chrono::steady_clock::time_point mark_;
+};
+
+}  // namespace
+
+extern "C" {
+
+// The model's arrays stay the caller's and must outlive it. `threads`: the most a step may use.
+void* berth_create(const Model* model, int threads) { return new Step(*model, threads); }
+void berth_destroy(void* step) { delete static_cast<Step*>(step); }
+int berth_amx(void* step) { return static_cast<Step*>(step)->amx(); }
+void berth_use_amx(void* step, int wanted) { static_cast<Step*>(step)->use_amx(wanted); }
+
+// 0, or 1 where logits are not finite.
+int berth_step(void* step, const Batch* batch, int threads) { return static_cast<Step*>(step)->run(*batch, threads) ? 0 : 1; }
+
+// Seconds in norms, qkv, attention, out, gate and up, down, head since creation: [7].
+const double* berth_seconds(void* step) { return static_cast<Step*>(step)->seconds(); }
+uint64_t berth_kv_block_bytes(int head_dim, int kv_bits) { return KvLayout{head_dim, kv_bits}.bytes(); }
+}

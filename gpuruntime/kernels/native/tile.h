@@ -1,0 +1,143 @@
+// Vectors of 16 floats and products of bf16 tiles.
+//
+// One tile product is C[16][16] += A[16][32] B[32][16], where B holds pairs of rows: [16 pairs][16 columns][2]. AMX does
+// it in one instruction (Intel SDM, TDPBF16PS): from zero it sums the even and the odd elements apart, in order, and
+// adds both to C. `portable_product` does the same additions in the same order, so both give the same bits, and each row
+// of C depends on its own row of A alone: what else is in a batch changes nothing.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#if defined(__AMX_BF16__) && defined(__AMX_TILE__)
+#define BERTH_AMX 1
+#endif
+
+#define INLINE inline __attribute__((always_inline))
+
+using bf16 = uint16_t;
+typedef float Vec __attribute__((vector_size(64)));
+typedef int32_t IVec __attribute__((vector_size(64)));
+typedef uint32_t UVec __attribute__((vector_size(64)));
+typedef uint16_t Half __attribute__((vector_size(32)));
+typedef int8_t Byte __attribute__((vector_size(16)));
+
+constexpr int kTile = 16;                       // rows and columns of C
+constexpr int kDepth = 32;                      // elements of A's row in one product
+constexpr int kTileElements = kTile * kDepth;   // of B
+
+INLINE Vec splat(float x) { return Vec{} + x; }
+INLINE Vec load(const float* p) { Vec v; memcpy(&v, p, sizeof v); return v; }
+INLINE void store(float* p, Vec v) { memcpy(p, &v, sizeof v); }
+INLINE Vec widen(const bf16* p) {
+    Half h; memcpy(&h, p, sizeof h);
+    return (Vec)(__builtin_convertvector(h, UVec) << 16);
+}
+// Round to nearest, ties to even.
+INLINE void store_bf16(bf16* p, Vec v) {
+    UVec u = (UVec)v;
+    u += 0x7fff + ((u >> 16) & 1);
+    Half h = __builtin_convertvector(u >> 16, Half);
+    memcpy(p, &h, sizeof h);
+}
+INLINE Vec widen(const int8_t* p) {
+    Byte b; memcpy(&b, p, sizeof b);
+    return __builtin_convertvector(__builtin_convertvector(b, IVec), Vec);
+}
+INLINE Vec larger(Vec a, Vec b) { return a > b ? a : b; }
+INLINE float sum(Vec v) {
+    float total = 0;
+    for (int i = 0; i < 16; ++i) total += v[i];
+    return total;
+}
+INLINE float maximum(Vec v) {
+    float most = v[0];
+    for (int i = 1; i < 16; ++i) most = v[i] > most ? v[i] : most;
+    return most;
+}
+
+// e^x for x <= 0: 2^n times a polynomial of the rest (degree 6, Taylor in ln 2; relative error below 2e-7).
+INLINE Vec exponential(Vec x) {
+    x = larger(x, splat(-87.0f));
+    Vec t = x * 1.44269504f;
+    IVec n = __builtin_convertvector(t - 0.5f, IVec);   // truncation, so this rounds half away from zero
+    Vec f = (t - __builtin_convertvector(n, Vec)) * 0.693147181f;
+    Vec p = f * 0.00138888889f + 0.00833333333f;
+    p = p * f + 0.0416666667f;
+    p = p * f + 0.166666667f;
+    p = p * f + 0.5f;
+    p = p * f + 1.0f;
+    p = p * f + 1.0f;
+    return (Vec)((IVec)p + (n << 23));
+}
+
+// C[rows][16] (row stride ldc) += A[rows][2 * pairs] B[pairs][16][2] (row stride ldb elements).
+INLINE void portable_product(float* c, size_t ldc, const bf16* a, size_t lda, const bf16* b, size_t ldb, int rows, int pairs) {
+    for (int row = 0; row < rows; ++row) {
+        Vec even = {}, odd = {};
+        for (int pair = 0; pair < pairs; ++pair) {
+            UVec both;
+            memcpy(&both, b + pair * ldb, sizeof both);
+            uint32_t x;
+            memcpy(&x, a + row * lda + 2 * pair, sizeof x);
+            const uint32_t low = x << 16, high = x & 0xffff0000u;
+            float first, second;
+            memcpy(&first, &low, 4);
+            memcpy(&second, &high, 4);
+            even += first * (Vec)(both << 16);
+            odd += second * (Vec)(both & 0xffff0000u);
+        }
+        store(c + row * ldc, load(c + row * ldc) + (even + odd));
+    }
+}
+
+// int8 rows of pairs, [pairs][even 16 | odd 16], to bf16 pairs [pairs][16][2]. Every int8 is a bf16 exactly: the lower
+// half of its float is zero, so the even floats move down and the odd ones are or-ed above them.
+INLINE void widen_pairs(bf16* to, size_t ldt, const int8_t* from, size_t ldf, int pairs) {
+    for (int pair = 0; pair < pairs; ++pair) {
+        const UVec both = ((UVec)widen(from + pair * ldf) >> 16) | (UVec)widen(from + pair * ldf + 16);
+        memcpy(to + pair * ldt, &both, sizeof both);
+    }
+}
+
+INLINE void prefetch(const void* p, int bytes) {
+    for (int i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(p) + i, 0, 3);
+}
+
+#ifdef BERTH_AMX
+struct alignas(64) TileShapes {
+    uint8_t palette = 1, start_row = 0, reserved[14] = {};
+    uint16_t row_bytes[16] = {};
+    uint8_t rows[16] = {};
+
+    constexpr TileShapes() {
+        for (int i = 0; i < 8; ++i) row_bytes[i] = 64, rows[i] = 16;
+    }
+    constexpr TileShapes with(int tile, int tile_rows, int bytes) const {
+        TileShapes changed = *this;
+        changed.rows[tile] = static_cast<uint8_t>(tile_rows);
+        changed.row_bytes[tile] = static_cast<uint16_t>(bytes);
+        return changed;
+    }
+};
+
+// In memory as a whole: gcc takes only the first bytes of what _tile_loadconfig is given as read.
+// Tiles 0-3: C. 4, 5: A. 6, 7: B. In attention 6 is A of 16 tokens and 7 their B: V of one KV block.
+inline const TileShapes kProductShapes;
+inline const TileShapes kAttentionShapes = TileShapes().with(6, 16, 32).with(7, 8, 64);
+
+inline void shape_for_products() { _tile_loadconfig(&kProductShapes); }
+inline void shape_for_attention() { _tile_loadconfig(&kAttentionShapes); }
+
+// Asks the kernel, once a process, for the tile registers' state (Linux, arch_prctl ARCH_REQ_XCOMP_PERM, feature 18).
+inline bool amx_granted() {
+    static const bool granted = syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+    return granted;
+}
+#endif
