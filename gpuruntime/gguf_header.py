@@ -1,7 +1,7 @@
 """The header of a GGUF file: metadata and the table of tensors, without a byte of tensor data.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 and 3, little-endian). Long arrays, such
-as the tokenizer's, are skipped and only counted: this is what keeps reading under a tenth of a second.
+as the tokenizer's, are skipped and only counted unless asked for: this is what keeps reading under a tenth of a second.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import mmap
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +64,13 @@ class GgufError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
+    """``shape`` as the file has it, the contiguous axis first; ``offset`` counts from the beginning of the file."""
+
     name: str
     shape: tuple[int, ...]
     type_name: str
     nbytes: int
+    offset: int
 
     @property
     def elements(self) -> int:
@@ -76,7 +79,7 @@ class GgufTensor:
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """``metadata`` keeps scalars, strings and short arrays; ``lengths`` has the length of every array."""
+    """``metadata`` keeps scalars, strings and arrays, long ones only if asked; ``lengths`` has every array's length."""
 
     metadata: dict[str, Any]
     lengths: dict[str, int]
@@ -84,8 +87,8 @@ class GgufHeader:
     file_bytes: int
 
 
-def read_gguf_header(path: Path) -> GgufHeader:
-    """Raises ``GgufError`` for a file that is no GGUF, is cut short or contradicts itself."""
+def read_gguf_header(path: Path, *, arrays: bool = False) -> GgufHeader:
+    """With ``arrays`` also the long ones. Raises ``GgufError`` for a file that is no GGUF, is cut short or corrupt."""
     size = path.stat().st_size
     if size < 24:
         raise GgufError(f"{path.name} is no GGUF file: {size} bytes are too few for a header")
@@ -93,14 +96,15 @@ def read_gguf_header(path: Path) -> GgufHeader:
         if data[:4] != MAGIC:
             raise GgufError(f"{path.name} is no GGUF file: it does not begin with GGUF")
         try:
-            return _Reader(path.name, data, size).header()
+            return _Reader(path.name, data, size, None if arrays else MAX_KEPT_ITEMS).header()
         except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
             raise GgufError(f"{path.name} is cut short or corrupt inside its header") from error
 
 
 class _Reader:
-    def __init__(self, name: str, data: mmap.mmap, size: int) -> None:
+    def __init__(self, name: str, data: mmap.mmap, size: int, kept_items: int | None) -> None:
         self._name = name
+        self._kept_items = kept_items
         self._data = data
         self._size = size
         self._at = 4
@@ -134,12 +138,12 @@ class _Reader:
                 raise GgufError(f"{self._name}: tensor {name} has the unknown type number {kind}")
             type_name, block, block_bytes = TENSOR_TYPES[kind]
             nbytes = math.prod(shape) // block * block_bytes
-            tensors.append(GgufTensor(name, shape, type_name, nbytes))
+            tensors.append(GgufTensor(name, shape, type_name, nbytes, offset))
             end = max(end, offset + nbytes)
         start = math.ceil(self._at / max(1, alignment)) * alignment
         if start + end > self._size:
             raise GgufError(f"{self._name} is cut short: its tensors need {start + end} bytes, it has {self._size}")
-        return tuple(tensors)
+        return tuple(replace(tensor, offset=start + tensor.offset) for tensor in tensors)
 
     def _scalar(self, code: str) -> Any:
         (value,) = struct.unpack_from("<" + code, self._data, self._at)
@@ -163,8 +167,8 @@ class _Reader:
 
     def _array(self) -> tuple[list[Any] | None, int]:
         kind, length = self._scalar("I"), self._scalar("Q")
-        if length <= MAX_KEPT_ITEMS and kind != _ARRAY:
-            return [self._value(kind) for _ in range(length)], length
+        if kind != _ARRAY and (self._kept_items is None or length <= self._kept_items):
+            return self._items(kind, length), length
         if kind in _SCALARS:
             self._at += length * struct.calcsize("<" + _SCALARS[kind])
         elif kind == _STRING:
@@ -174,6 +178,16 @@ class _Reader:
         if self._at > self._size:
             raise GgufError(f"{self._name} is cut short or corrupt inside its header")
         return None, length
+
+    def _items(self, kind: int, length: int) -> list[Any]:
+        if kind not in _SCALARS:
+            return [self._value(kind) for _ in range(length)]
+        layout = struct.Struct("<" + _SCALARS[kind])
+        if self._at + length * layout.size > self._size:
+            raise GgufError(f"{self._name} is cut short or corrupt inside its header")
+        data = self._data[self._at : self._at + length * layout.size]
+        self._at += len(data)
+        return [value for (value,) in layout.iter_unpack(data)]
 
     def _skip_strings(self, count: int) -> None:
         unpack, data, at = struct.Struct("<Q").unpack_from, self._data, self._at

@@ -29,7 +29,13 @@ DEFAULT_CONTEXT = 4096
 MAX_HEADER_BYTES = 100 << 20  # safetensors' own limit
 
 _ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4}
-_GGUF_ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+_GGUF_ARCHITECTURES = {
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "qwen3moe": "Qwen3MoeForCausalLM",
+    "gemma3": "Gemma3ForCausalLM",
+}
 _TYPE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 
 # Measured on a CPU with SmolLM2-135M and 64 requests at once: the interpreter, the door and torch with its compiled

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuruntime.loading.convert import CorruptFile, convert, main, read_fields, sampling_defaults
+from gpuruntime.loading.convert import CorruptFile, convert, main, read_header, sampling_defaults
 from gpuruntime.models.config import load_model_config
 from helpers.model import smollm2_dir, smollm2_gguf  # noqa: F401 - fixtures
 
@@ -47,7 +47,7 @@ def test_other_files_and_architectures_are_refused(tmp_path: Path) -> None:
     source = tmp_path / "noise.gguf"
     source.write_bytes(b"GGUF" + struct.pack("<I", 3) + bytes(range(256)) * 40)
     with pytest.raises(CorruptFile):
-        read_fields(source)
+        read_header(source)
     with pytest.raises(ValueError, match="no such file"):
         convert(tmp_path / "absent.gguf", tmp_path / "out")
 
