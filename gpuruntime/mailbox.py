@@ -16,11 +16,12 @@ class Mailbox:
     """An async iterator that can also be emptied at once: many deltas, one wake-up, no task in between.
 
     ``put`` and ``fail`` are the engine's side; what comes after an end is dropped. ``notify`` is called at each of
-    them. ``last`` is the newest delta, read or not; ``first_s`` the monotonic time of the first token; ``over`` is
-    set once nothing more comes, ``error`` then says why the end is missing.
+    them, ``gap`` with the seconds between two that bring tokens. ``last`` is the newest delta, read or not; ``first_s``
+    and ``last_s`` the monotonic times of the first and the newest token; ``over`` is set once nothing more comes,
+    ``error`` then says why the end is missing.
     """
 
-    __slots__ = ("_close", "_deltas", "_news", "error", "first_s", "last", "notify", "over")
+    __slots__ = ("_close", "_deltas", "_news", "error", "first_s", "gap", "last", "last_s", "notify", "over")
 
     def __init__(self, close: Callable[[], None] | None = None, notify: Callable[[], None] | None = None) -> None:
         """``close`` ends the request at the engine; it is called when a reader stops before the end."""
@@ -28,8 +29,10 @@ class Mailbox:
         self._deltas: deque[Delta] = deque()
         self._news: asyncio.Future[None] | None = None
         self.notify = notify
+        self.gap: Callable[[float], None] | None = None
         self.error: BaseException | None = None
         self.first_s: float | None = None
+        self.last_s = 0.0
         self.last: Delta | None = None
         self.over = asyncio.Event()
 
@@ -37,12 +40,19 @@ class Mailbox:
         if self.over.is_set():
             return
         self.last = delta
-        if self.first_s is None and delta.completion_tokens:
-            self.first_s = time.monotonic()
+        if delta.new_tokens:
+            self._clock(time.monotonic())
         self._deltas.append(delta)
         if delta.finish_reason is not None:
             self.over.set()
         self._tell()
+
+    def _clock(self, now_s: float) -> None:
+        if self.first_s is None:
+            self.first_s = now_s
+        elif self.gap is not None:
+            self.gap(now_s - self.last_s)
+        self.last_s = now_s
 
     def fail(self, error: BaseException) -> None:
         if self.over.is_set():

@@ -8,6 +8,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings as hypothesis_settings
+
+# A busy machine makes an example slow without making it wrong; pytest-timeout still ends one that hangs.
+hypothesis_settings.register_profile("berth", deadline=None)
+hypothesis_settings.load_profile("berth")
 
 _services: list[object] = []
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gpuruntime.backend import BackendStats
@@ -21,6 +23,9 @@ class Metrics:
     def __init__(self, model_name: str, snapshot: Callable[[], tuple[BackendStats, int]]) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_EngineCollector(model_name, snapshot))
+        self._gaps = _Gaps(model_name)
+        self._registry.register(self._gaps)
+        self.token_gap = self._gaps.add
         self._model = model_name
 
         def histogram(name: str, text: str) -> Histogram:
@@ -61,6 +66,29 @@ class Metrics:
         return generate_latest(self._registry)
 
 
+class _Gaps(Collector):
+    """Seconds between the tokens of a choice. They are many, so a list counts them: a tenth of a Histogram's cost."""
+
+    def __init__(self, model_name: str) -> None:
+        self._model = model_name
+        self._counts = [0] * (len(_SECONDS) + 1)
+        self._sum_s = 0.0
+
+    def add(self, gap_s: float) -> None:
+        self._counts[bisect_left(_SECONDS, gap_s)] += 1
+        self._sum_s += gap_s
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        name, text = "vllm:inter_token_latency_seconds", "Between two steps that gave a choice tokens."
+        family = HistogramMetricFamily(name, text, labels=_LABELS)
+        edges = [*(str(float(edge)) for edge in _SECONDS), "+Inf"]
+        family.add_metric([self._model], list(zip(edges, accumulate(self._counts), strict=True)), self._sum_s)
+        yield family
+
+
 class _EngineCollector(Collector):
     """Reads the engine's totals when scraped, so that serving pays nothing for them."""
 
@@ -81,6 +109,7 @@ class _EngineCollector(Collector):
         counters: list[tuple[str, str, float]] = [
             ("vllm:prompt_tokens", "Prompt tokens processed.", stats.prompt_tokens_total),
             ("vllm:generation_tokens", "Tokens generated.", stats.completion_tokens_total),
+            ("vllm:prefix_cache_queries", "Prompt tokens looked for in the prefix cache.", stats.prompt_tokens_total),
             ("vllm:prefix_cache_hits", "Prompt tokens found in the prefix cache.", stats.cached_tokens_total),
             ("vllm:num_preemptions", "Preemptions.", stats.preemptions_total),
             ("berth:engine_steps", "Steps of the engine.", stats.steps_total),

@@ -130,6 +130,7 @@ class Run:
         deltas = self._backend.generate(choice.engine_id, choice.source.prompt, choice.params)
         feed = deltas if isinstance(deltas, Mailbox) else Mailbox()
         feed.notify = self._led(choice) if choice.leads and len(self._choices) > 1 else self._news.set
+        feed.gap = self._replica.metrics.token_gap
         choice.feed = feed
         try:
             if feed is deltas:

@@ -90,6 +90,24 @@ def test_a_frame_of_many_is_as_many_frames_at_one_time(frames: list[tuple[int, i
     assert (whole.met, whole.missed, whole.slack_us) == (single.met, single.missed, single.slack_us)
 
 
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), st.integers(0, 2_000_000)), max_size=60))
+def test_choices_are_clocks_of_their_own_that_add_up(frames: list[tuple[int, int, int]]) -> None:
+    """Interleaved tokens of several texts are no quicker for who reads one of them."""
+    together, apart, now = Timeline(0, 70_000), {n: Timeline(0, 70_000) for n in range(4)}, 0
+    for choice, count, gap in frames:
+        now += gap
+        together.add(count, now, choice)
+        apart[choice].add(count, now)
+    lines = [line for line in apart.values() if line.tokens]
+    for name in ("tokens", "met", "missed", "stalls"):
+        assert getattr(together, name) == sum(getattr(line, name) for line in lines)
+    assert together.max_gap_us == max((line.max_gap_us for line in lines), default=0)
+    assert together.ttft_us == min((line.ttft_us for line in lines if line.ttft_us is not None), default=None)
+    gaps = sum(line.tokens - 1 for line in lines)
+    spans = sum((line.mean_tpot_us or 0) * (line.tokens - 1) for line in lines)
+    assert together.mean_tpot_us == (pytest.approx(spans / gaps) if gaps else None)
+
+
 def test_the_worked_cases() -> None:
     assert timeline([50]).fluidity == 1.0, "one token has no gap"
     assert timeline([]).fluidity == 1.0

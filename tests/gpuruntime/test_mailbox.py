@@ -11,7 +11,7 @@ from gpuruntime.mailbox import Mailbox
 
 
 def delta(number: int, *, last: bool = False) -> Delta:
-    return Delta(f"{number}", 1, number, 3, "stop" if last else None)
+    return Delta(f"{number}", min(1, number), number, 3, "stop" if last else None)
 
 
 async def test_a_reader_gets_everything_in_order_and_then_the_end() -> None:

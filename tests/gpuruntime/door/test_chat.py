@@ -320,3 +320,10 @@ async def test_metrics_speak_vllms_names() -> None:
     assert float(lines['vllm:request_success_total{finished_reason="length",model_name="m"}']) == 1
     assert float(lines['vllm:time_to_first_token_seconds_count{model_name="m"}']) == 1
     assert float(lines['vllm:num_requests_running{model_name="m"}']) == 0
+    assert float(lines['vllm:inter_token_latency_seconds_count{model_name="m"}']) == 3
+    assert float(lines['vllm:inter_token_latency_seconds_bucket{le="+Inf",model_name="m"}']) == 3
+    assert {name.partition("{")[0] for name in lines} >= {
+        "vllm:num_requests_waiting", "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total",
+        "vllm:prompt_tokens_total", "vllm:num_preemptions_total", "vllm:e2e_request_latency_seconds_sum",
+        "vllm:request_queue_time_seconds_sum", "vllm:request_time_per_output_token_seconds_sum",
+    }  # fmt: skip
