@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gpuruntime.sampling.filters import draw, draw_filtered, filters, take
+from gpuruntime.sampling.filters import draw, draw_limited, limits, take
 from gpuruntime.sampling.logprobs import require_finite, token_logprobs
 from gpuruntime.sampling.penalties import adjust, adjusts
 from gpuruntime.sampling.row import Picked, SampleRow
@@ -38,9 +38,9 @@ def sample(logits: Tensor, rows: Sequence[SampleRow]) -> list[Picked]:
     tokens = [0] * len(rows)
     greedy = [index for index, row in enumerate(rows) if row.params.temperature == 0]
     random = [index for index, row in enumerate(rows) if row.params.temperature > 0]
-    plain = [index for index in random if not filters(rows[index].params, logits.shape[1])]
-    filtered = [index for index in random if filters(rows[index].params, logits.shape[1])]
-    for members, pick in ((greedy, _largest), (plain, draw), (filtered, draw_filtered)):
+    whole = [index for index in random if not limits(rows[index].params, logits.shape[1])]
+    limited = [index for index in random if limits(rows[index].params, logits.shape[1])]
+    for members, pick in ((greedy, _largest), (whole, draw), (limited, draw_limited)):
         if members:
             chosen = [rows[index] for index in members]
             for index, token in zip(members, pick(_adjusted(logits, members, chosen), chosen), strict=True):

@@ -1,126 +1,135 @@
-"""The sampler against brute force over the vocabulary, and its distribution by chi-square."""
+"""The sampler as a whole: rows do not see each other, seeds repeat, greedy is the largest."""
 
 from __future__ import annotations
 
-import math
+import random
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gpuruntime.backend import SamplingParams
-from gpuruntime.sampling import filters
-from gpuruntime.sampling.row import SampleRow
-from gpuruntime.sampling.sampler import sample as sample_rows
-from gpuruntime.sampling.sampler import uniform
+from gpuruntime.sampling.row import SampleRow, is_plain_greedy
+from gpuruntime.sampling.sampler import sample, uniform
 
 
-def sample(logits: torch.Tensor, rows: list[SampleRow]) -> list[int]:
-    return [picked.token for picked in sample_rows(logits, rows)]
+def tokens(logits: torch.Tensor, rows: list[SampleRow]) -> list[int]:
+    return [picked.token for picked in sample(logits, rows)]
 
 
-def row(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, u: float = 0.5) -> SampleRow:
-    return SampleRow(SamplingParams(1, temperature, top_p, top_k), u)
-
-
-def expected_distribution(logits: torch.Tensor, params: SampleRow) -> np.ndarray:
-    """Sorts, filters and renormalizes in float64, as the definition reads."""
-    scores = logits.double().numpy() / params.params.temperature
-    order = np.argsort(-scores, kind="stable")
-    keep = order[: params.params.top_k] if params.params.top_k else order
-    weights = np.exp(scores[keep] - scores.max())
-    weights /= weights.sum()
-    if params.params.top_p < 1:
-        count = int(np.searchsorted(np.cumsum(weights), params.params.top_p)) + 1
-        keep, weights = keep[:count], weights[:count] / weights[:count].sum()
-    full = np.zeros(len(scores))
-    full[keep] = weights
-    return full
-
-
-FILTERS = [
-    row(),
-    row(temperature=0.3),
-    row(top_k=5),
-    row(top_p=0.7),
-    row(temperature=1.5, top_k=20, top_p=0.9),
-    row(top_k=1),
-    row(temperature=3.0, top_p=0.95),
-    row(temperature=3.0, top_k=400, top_p=0.99),
-]
-
-
-@pytest.mark.parametrize("params", FILTERS, ids=str)
-def test_draws_follow_the_filtered_distribution(params: SampleRow) -> None:
-    torch.manual_seed(1)
-    logits = torch.randn(600) * 2
-    expected = expected_distribution(logits, params)
-    draws = 6_000
-    counts = np.zeros(len(expected))
-    for start in range(0, draws, 2000):
-        rows = [SampleRow(params.params, uniform(7, i + start)) for i in range(2000)]
-        np.add.at(counts, sample(logits.expand(2000, -1), rows), 1)
-
-    assert counts[expected == 0].sum() == 0
-    # Cells of fewer than 8 expected draws are pooled; a sound sampler fails this bound once in 10^6 runs.
-    big = expected * draws >= 8
-    cells = [*zip(counts[big], expected[big] * draws, strict=True)]
-    if (~big).any() and expected[~big].sum() * draws >= 8:
-        cells.append((counts[~big].sum(), expected[~big].sum() * draws))
-    statistic = sum((seen - want) ** 2 / want for seen, want in cells)
-    freedom = max(1, len(cells) - 1)
-    assert statistic < freedom + 4.75 * math.sqrt(2 * freedom) + 16
-
-
-@given(st.integers(0, 2**32), st.floats(0.1, 4.0), st.integers(0, 400), st.floats(0.01, 1.0), st.floats(0, 0.999999))
-@settings(max_examples=150, deadline=None)
-def test_a_pick_is_always_inside_the_filter(seed: int, temperature: float, top_k: int, top_p: float, u: float) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    logits = torch.randn(1, 600, generator=generator) * 3
-    params = row(temperature, top_k, top_p, u)
-    token = sample(logits, [params])[0]
-    # One more token than the float64 rule keeps: fp32 may land on the other side of a border.
-    order = np.argsort(-logits[0].numpy(), kind="stable")
-    kept = int((expected_distribution(logits[0], params) > 0).sum())
-    assert token in order[: kept + 1]
-
-
-def test_both_ways_to_filter_agree_on_the_kept_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(3)
-    logits = torch.randn(1, 600) * 2
-
-    def reachable() -> set[int]:
-        return {sample(logits, [row(top_p=0.8, u=(i + 0.5) / 400)])[0] for i in range(400)}
-
-    by_candidates = reachable()
-    monkeypatch.setattr(filters, "CANDIDATES", 4)
-    assert reachable() == by_candidates
-
-
-def test_a_row_does_not_depend_on_its_neighbours() -> None:
-    torch.manual_seed(5)
-    logits = torch.randn(40, 600) * 2
-    rows = [FILTERS[i % len(FILTERS)] for i in range(40)]
-    rows = [
-        row(r.params.temperature if i % 5 else 0.0, r.params.top_k, r.params.top_p, uniform(9, i))
-        for i, r in enumerate(rows)
+def mixed_rows(count: int, vocab: int) -> list[SampleRow]:
+    """Every kind of row, in every combination that the generator comes to."""
+    choose = random.Random(4)
+    return [
+        SampleRow(
+            SamplingParams(
+                1,
+                temperature=choose.choice([0.0, 0.3, 1.0, 1.0, 2.5]),
+                top_p=choose.choice([1.0, 1.0, 0.4, 0.9, 0.99]),
+                top_k=choose.choice([0, 0, 1, 40, 100, 10**6]),
+                min_p=choose.choice([0.0, 0.0, 0.05]),
+                presence_penalty=choose.choice([0.0, 0.0, 1.0]),
+                frequency_penalty=choose.choice([0.0, 0.0, 0.5]),
+                repetition_penalty=choose.choice([1.0, 1.0, 1.2]),
+                logit_bias=choose.choice([(), ((3, 5.0), (8, -100.0))]),
+                logprobs=choose.choice([None, None, 0, 5, 20]),
+            ),
+            uniform(9, index),
+            tuple(choose.choices(range(vocab), k=50)),
+            tuple(choose.choices(range(vocab), k=index)),
+            choose.choice([(), (0, 5)]),
+        )
+        for index in range(count)
     ]
-    together = sample(logits, rows)
-    assert together == [sample(logits[i : i + 1], [rows[i]])[0] for i in range(40)]
+
+
+@pytest.mark.parametrize("vocab", [9, 64, 1000, 5003])
+def test_a_row_does_not_depend_on_its_neighbours_in_any_bit(vocab: int) -> None:
+    torch.manual_seed(5)
+    logits = torch.randn(64, vocab) * 2
+    rows = mixed_rows(64, vocab)
+    alone = [sample(logits[index : index + 1], [rows[index]])[0] for index in range(64)]
+
+    choose = random.Random(6)
+    for size in range(1, 65):
+        members = choose.sample(range(64), size)
+        assert sample(logits[members], [rows[index] for index in members]) == [alone[index] for index in members]
+
+
+def test_threads_change_no_bit() -> None:
+    torch.manual_seed(8)
+    logits = torch.randn(32, 30_001) * 2
+    rows = mixed_rows(32, 30_001)
+    before = torch.get_num_threads()
+    results = []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            results.append(sample(logits, rows))
+            results.append([sample(logits[index : index + 1], [rows[index]])[0] for index in range(32)])
+    finally:
+        torch.set_num_threads(before)
+    assert results[0] == results[1] == results[2] == results[3]
+
+
+def test_a_seed_gives_the_same_text_beside_any_other_requests() -> None:
+    torch.manual_seed(7)
+    params = SamplingParams(1, temperature=1.2, top_p=0.95, frequency_penalty=0.4)
+    table = torch.randn(300, 300) * 3
+
+    def text(seed: int, neighbours: int) -> list[int]:
+        output: list[int] = []
+        for index in range(30):
+            logits = torch.cat([table[output[-1:] or [0]], torch.randn(neighbours, 300)])
+            others = mixed_rows(neighbours, 300)
+            output += tokens(logits, [SampleRow(params, uniform(seed, index), (0,), output.copy()), *others])[:1]
+        return output
+
+    assert text(1, 0) == text(1, 5) == text(1, 31)
+    assert text(1, 0) != text(2, 0)
 
 
 def test_temperature_zero_is_the_largest_logit_and_tiny_temperatures_come_to_it() -> None:
+    logits = torch.tensor([[0.0, 3.0, 2.9, 3.0]])
+    assert tokens(logits, [SampleRow(SamplingParams(1, temperature=0.0), 0.999)]) == [1]
     logits = torch.tensor([[0.0, 3.0, 2.9, -1.0]])
-    assert sample(logits, [row(temperature=0.0, u=0.999)]) == [1]
-    assert sample(logits, [row(temperature=1e-9, u=0.999)]) == [1]
-    assert sample(logits * 1e4, [row(temperature=1e-9, top_p=0.5)]) == [1]
+    assert tokens(logits, [SampleRow(SamplingParams(1, temperature=1e-9), 0.999)]) == [1]
+    assert tokens(logits * 1e4, [SampleRow(SamplingParams(1, temperature=1e-9, top_p=0.5), 0.5)]) == [1]
 
 
-def test_logits_that_are_not_finite_are_an_error() -> None:
+def test_what_the_arg_max_alone_answers() -> None:
+    assert is_plain_greedy(SamplingParams(1, temperature=0.0, top_p=0.5, top_k=3, min_p=0.1))
+    assert not is_plain_greedy(SamplingParams(1, temperature=0.0), banned=(2,))
+    assert not is_plain_greedy(SamplingParams(1))
+    for field, value in (
+        ("logprobs", 0),
+        ("logit_bias", ((1, 1.0),)),
+        ("presence_penalty", 0.1),
+        ("frequency_penalty", 0.1),
+        ("repetition_penalty", 1.1),
+    ):
+        assert not is_plain_greedy(SamplingParams(1, temperature=0.0, **{field: value}))
+
+
+def test_logits_of_inference_mode_are_taken_and_left_as_they_are() -> None:
+    with torch.inference_mode():
+        logits = torch.randn(4, 600)
+    before = logits.clone()
+    rows = mixed_rows(4, 600)
+    assert sample(logits, rows) == sample(before, rows)
+    assert torch.equal(logits, before)
+    assert sample(logits[:0], []) == []
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logits_that_are_not_finite_are_an_error(bad: float, temperature: float) -> None:
+    logits = torch.zeros(2, 600)
+    logits[1, 300] = bad
+    rows = [SampleRow(SamplingParams(1, temperature), 0.5)] * 2
+    assert len(sample(logits[:1], rows[:1])) == 1
     with pytest.raises(FloatingPointError):
-        sample(torch.tensor([[0.0, float("nan")]]), [row(temperature=0.0)])
+        sample(logits, rows)
 
 
 def test_uniform_numbers_are_spread_evenly_and_repeat() -> None:
