@@ -87,6 +87,9 @@ class Recorder:
     def weights_bytes(self) -> int:
         return self.inner.weights_bytes
 
+    def set_threads(self, count: int) -> None:
+        self.inner.set_threads(count)
+
     def logits(self, batch: StepBatch) -> Tensor:
         logits = self.inner.logits(batch)
         for row, token in enumerate(batch.logits_rows.tolist()):
