@@ -57,7 +57,8 @@ class Request:
     ``tokens`` is prompt plus output. The first ``computed`` of them have K and V in ``blocks``; the request is a
     decode when exactly one is missing. ``table`` repeats ``blocks`` as an array, with room to grow, for the batches.
     ``hashes`` covers the full blocks of ``tokens``, of which the first ``registered`` are findable in the pool.
-    ``end_ids`` end the text. ``prompt_scores`` grows with the prompt's chunks where ``prompt_logprobs`` asks for them.
+    ``end_ids`` end the text. ``scores_prompt``: log probabilities of the prompt are still wanted, so its tokens must
+    be computed, not found in a cache; ``prompt_scores`` grows with its chunks.
     ``deadline_s``, of the engine's clock, aborts the request. ``accounted``: the rates of the device were known from
     its first step on.
     """
@@ -78,12 +79,16 @@ class Request:
     hashes: list[BlockHash] = field(default_factory=list)
     registered: int = 0
     prompt_scores: list[TokenLogprob | None] = field(default_factory=list)
+    scores_prompt: bool = field(init=False)
     cached_tokens: int | None = None
     new_prompt_tokens: int | None = None
     preemptions: int = 0
     accounted: bool = False
     executed_ideal_s: float = 0.0
     _prompt_ids: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        self.scores_prompt = self.params.prompt_logprobs is not None
 
     @property
     def prompt_ids(self) -> NDArray[np.int64]:
@@ -105,11 +110,6 @@ class Request:
     def missing(self) -> int:
         """Tokens without K and V yet."""
         return len(self.tokens) - self.computed
-
-    @property
-    def scores_prompt(self) -> bool:
-        """Some log probability of the prompt is still wanted, so its tokens must be computed, not found in a cache."""
-        return self.params.prompt_logprobs is not None and len(self.prompt_scores) < self.prompt_len
 
     def blocks_for(self, num_tokens: int) -> int:
         """How many more blocks the first ``num_tokens`` tokens need."""
@@ -148,6 +148,7 @@ class Request:
         if not self.prompt_scores:
             self.prompt_scores.append(None)
         self.prompt_scores += scores[len(self.prompt_scores) - start - 1 :]
+        self.scores_prompt = len(self.prompt_scores) < self.prompt_len
 
     def move(self, event: Event) -> None:
         """Follows the table; an event that the state does not know is an error of the engine."""

@@ -41,8 +41,8 @@ class ModelRunner:
     def run(self, rows: Sequence[Row]) -> list[RowResult]:
         """Computes the rows' K and V; one result for each row."""
         batch = make_batch(rows)
-        ends = accumulate(row.wanted for row in rows)
-        spans = [range(end - row.wanted, end) for row, end in zip(rows, ends, strict=True)]
+        wanted = [row.wanted for row in rows]
+        spans = [range(end - count, end) for end, count in zip(accumulate(wanted), wanted, strict=True)]
         if all(_is_plain(row) for row in rows):
             picks = self._executor.greedy(batch)
             return [_accept(row, picks[span.start : span.stop]) for row, span in zip(rows, spans, strict=True)]
@@ -85,14 +85,15 @@ def _last_of_each(ends: Ints, wanted: Ints) -> Ints:
 
 
 def _is_plain(row: Row) -> bool:
-    request = row.request
-    return is_plain_greedy(request.params, _banned(row, 0)) and not request.scores_prompt
+    return not row.request.scores_prompt and is_plain_greedy(row.request.params, _banned(row, 0))
 
 
 def _accept(row: Row, picks: Sequence[int]) -> RowResult:
     """The drafts that equal what the model picks at their place, and its pick behind the last of them."""
     if not row.samples:
         return NOTHING
+    if not row.drafts:
+        return RowResult(picks)
     right = 0
     while right < len(row.drafts) and row.drafts[right] == picks[right]:
         right += 1
@@ -134,5 +135,5 @@ def _sample_row(row: Row, index: int) -> SampleRow:
 
 
 def _banned(row: Row, index: int) -> tuple[int, ...]:
-    request = row.request
-    return tuple(request.end_ids) if request.num_output + index < request.params.min_tokens else ()
+    request, least = row.request, row.request.params.min_tokens
+    return tuple(request.end_ids) if least and request.num_output + index < least else ()

@@ -73,22 +73,21 @@ class Scheduler:
         for request in self._by_urgency():
             if request.state is not State.RUNNING or budget == 0:
                 continue
-            count = _chunk(request, budget)
-            for victim in self._make_room(request, request.computed + count):
+            row = _row(request, budget)
+            for victim in self._make_room(request, row.start + row.count):
                 preempted = True
                 dropped = rows.pop(victim.key, None)
                 budget += dropped.count if dropped else 0
             if request.state is State.RUNNING:
-                rows[request.key] = _row(request, count)
-                budget -= count
+                rows[request.key] = row
+                budget -= row.count
         # Freed blocks belong to those who run; admitting now would preempt again in the next step.
         while not preempted and budget > 0 and self.waiting and len(self.running) < self._max_seqs:
             request = self.waiting[0]
             if not self._admit(request, budget):
                 break
-            count = _chunk(request, budget)
-            rows[request.key] = _row(request, count)
-            budget -= count
+            row = rows[request.key] = _row(request, budget)
+            budget -= row.count
         self.spare_tokens = budget
         return list(rows.values())
 
@@ -137,9 +136,10 @@ class Scheduler:
         if any(request.blocks for request in self.waiting):
             raise RuntimeError("KV blocks: a waiting request holds some")
 
-    def _by_urgency(self) -> Iterator[Request]:
-        yield from [request for request in self.running if request.missing == 1]
-        yield from [request for request in self.running if request.missing > 1]
+    def _by_urgency(self) -> list[Request]:
+        missing = [len(request.tokens) - request.computed for request in self.running]
+        decodes = [request for request, count in zip(self.running, missing, strict=True) if count == 1]
+        return decodes + [request for request, count in zip(self.running, missing, strict=True) if count > 1]
 
     def _make_room(self, request: Request, num_tokens: int) -> Iterator[Request]:
         """Allocates blocks for ``num_tokens`` tokens; yields whom it preempted, in the end maybe ``request`` itself."""
@@ -190,10 +190,8 @@ class Scheduler:
         request.registered = 0
 
 
-def _chunk(request: Request, budget: int) -> int:
-    most = min(budget, SCORED_CHUNK) if request.scores_prompt else budget
-    return min(request.missing, most)
-
-
-def _row(request: Request, count: int) -> Row:
-    return Row(request, request.computed, count, samples=count == request.missing)
+def _row(request: Request, budget: int) -> Row:
+    """The request's next tokens, as many as are missing and fit."""
+    missing = len(request.tokens) - request.computed
+    count = min(missing, budget, SCORED_CHUNK) if request.scores_prompt else min(missing, budget)
+    return Row(request, request.computed, count, count == missing)

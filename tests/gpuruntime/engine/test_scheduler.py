@@ -14,9 +14,9 @@ from gpuruntime.engine.scheduler import SCORED_CHUNK, Row, Scheduler
 KEYS = itertools.count(1)
 
 
-def request(length: int, *, first: int = 0, salt: bytes = b"") -> Request:
+def request(length: int, *, first: int = 0, salt: bytes = b"", prompt_logprobs: int | None = None) -> Request:
     tokens = list(range(first, first + length))
-    params = SamplingParams(max_tokens=100, temperature=0)
+    params = SamplingParams(max_tokens=100, temperature=0, prompt_logprobs=prompt_logprobs)
     return Request(next(KEYS), length, tokens, params, 0, salt, frozenset(), Clock(0.0))
 
 
@@ -134,8 +134,7 @@ def test_what_a_step_leaves_of_its_budget_is_known() -> None:
 def test_a_scored_prompt_is_computed_whole_and_in_small_chunks() -> None:
     plan = scheduler(tokens=512)
     first = request(200)
-    scored = request(200)
-    scored.params = SamplingParams(max_tokens=5, prompt_logprobs=0)
+    scored = request(200, prompt_logprobs=0)
     plan.add(first)
     run(plan)
     plan.add(scored)
