@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
 from gpuruntime.engine.contention import ThreadGovernor
@@ -14,6 +15,9 @@ from gpuruntime.engine.ledger import Ledger
 from gpuruntime.modelinfo import DEFAULT_CONTEXT
 from gpuruntime.models.config import ModelConfig, load_model_config
 from gpuruntime.roofline import ModelShape
+
+if TYPE_CHECKING:
+    from gpuruntime.engine.executor import Executor
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
     draft = draft_settings(config, model_config, max_len)
     executor = make_executor(config if draft is None else draft.target, model_config, max_len)
     draft_executor = None if draft is None else make_executor(draft.draft, draft.model, max_len)
+    executors = [executor] if draft_executor is None else [executor, draft_executor]
     capacity = executor.num_blocks * BLOCK_TOKENS
     dtype = DTYPES[config.dtype]
     weight_bytes = 1 if config.dtype == "int8" else dtype.itemsize
@@ -64,7 +69,7 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
     )
     return LoadedEngine(
         core=core,
-        governor=ThreadGovernor(config.resolved_threads, executor.set_threads),
+        governor=ThreadGovernor(config.resolved_threads, lambda count: _set_threads(executors, count)),
         limits=Limits(
             max_model_len=max_len,
             kv_capacity_tokens=capacity,
@@ -72,9 +77,14 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
             max_requests=None if config.max_queue is None else config.max_num_seqs + config.max_queue,
             timeout_s=config.request_timeout_s,
         ),
-        weights_bytes=executor.weights_bytes + (draft_executor.weights_bytes if draft_executor else 0),
+        weights_bytes=sum(one.weights_bytes for one in executors),
         probe=lambda: measure_rates(dtype, config.cache_dir, config.resolved_threads, ledger.set_rates),
     )
+
+
+def _set_threads(executors: Sequence[Executor], count: int) -> None:
+    for executor in executors:
+        executor.set_threads(count)
 
 
 @dataclass(frozen=True, slots=True)
