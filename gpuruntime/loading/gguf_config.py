@@ -67,6 +67,7 @@ def build_config(header: GgufHeader, rope_factors: np.ndarray | None = None) -> 
     embedding = shapes.get("token_embd.weight", ())
     if len(embedding) != 2:
         raise ValueError("the tensor token_embd.weight is missing or no matrix")
+    _check_counts(meta, header)
     heads, hidden = meta.count("{arch}.attention.head_count"), meta.count("{arch}.embedding_length")
     common: dict[str, Any] = {
         "torch_dtype": "bfloat16",
@@ -92,6 +93,16 @@ def build_config(header: GgufHeader, rope_factors: np.ndarray | None = None) -> 
         raise ValueError("keys and values of different lengths are not supported")
     meta.refuse("{arch}.attn_logit_softcapping", "{arch}.final_logit_softcapping", "{arch}.logit_scale")
     return common | _FAMILIES[meta.architecture](meta, common, rope_factors)
+
+
+def _check_counts(meta: Metadata, header: GgufHeader) -> None:
+    """What everything below counts up to is no more than the file holds: a corrupt number must not cost hours."""
+    layers, experts = meta.count("{arch}.block_count"), meta.get("{arch}.expert_count") or 0
+    if layers > len(header.tensors):
+        raise ValueError(f"{meta.architecture}.block_count {layers} of a file with {len(header.tensors)} tensors")
+    stacked = max((tensor.shape[-1] for tensor in header.tensors if len(tensor.shape) == 3), default=0)
+    if meta.architecture == "qwen3moe" and experts != stacked:
+        raise ValueError(f"{meta.architecture}.expert_count {experts} of a file whose tensors hold {stacked}")
 
 
 def _llama(meta: Metadata, common: dict[str, Any], factors: np.ndarray | None) -> dict[str, Any]:

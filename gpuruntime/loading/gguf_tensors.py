@@ -152,7 +152,7 @@ def _outputs(tensor: GgufTensor, config: dict[str, Any]) -> Iterator[_Output]:
         interleaved = config["model_type"] in ("llama", "mistral")
         name = f"model.layers.{int(match.group(1))}.{names[kind]}.{match.group(3)}"
         yield _Output(name, shape, tensor, heads=heads if interleaved else 0, minus_one=gemma and "norm" in kind)
-    elif match and kind in _EXPERTS and len(shape) == 3:
+    elif match and kind in _EXPERTS and len(shape) == 3 and shape[0] == config.get("num_experts"):
         for expert in range(shape[0]):
             name = f"model.layers.{int(match.group(1))}.mlp.experts.{expert}.{_EXPERTS[kind]}.weight"
             yield _Output(name, shape[1:], tensor, first_row=expert * shape[1])
