@@ -200,7 +200,8 @@ def _llama(raw: Raw) -> dict[str, Any]:
 
 def _mistral(raw: Raw) -> dict[str, Any]:
     _require(raw, "hidden_act", "silu")
-    window = _window(raw) if raw.get("sliding_window") is not None else None
+    # A file without the field means transformers' 4096; null means no window.
+    window = _window(raw) if raw.get("sliding_window", 4096) is not None else None
     return {"sliding_windows": (window,) * _positive(raw, "num_hidden_layers"), "rope": parse_rope(raw)}
 
 

@@ -1,4 +1,4 @@
-"""What is not a matter of the family: sharded files, bf16, int8 KV, and settings that cannot be run together."""
+"""PyTorch's executor beyond fp32 parity: sharded files, rounded weights and KV, settings that cannot go together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuruntime.engine.config import EngineConfig
 from gpuruntime.engine.torch_executor import TorchExecutor
 from gpuruntime.models.config import load_model_config
 from helpers.engine import greedy, greedy_reference, make_engine, save_random_llama
-from helpers.families import chunked_logits, error, save_random_model
+from helpers.families import CLASSES, chunked_logits, error, save_random_model
 
 PROMPT = [1, *[(7 * i * i + 3 * i + 5) % 200 + 3 for i in range(52)]]
 BLOCKS = [9, 2, 7, 4, 11, 3]
@@ -38,12 +38,14 @@ def test_sharded_files_load_by_their_index(tmp_path: Path) -> None:
     assert engine.texts[key] == greedy_reference(reference, PROMPT, 8)
 
 
-@pytest.mark.parametrize("kv_dtype", ["auto", "int8"])
-def test_rounded_weights_and_kv_stay_close_to_fp32(tmp_path: Path, kv_dtype: str) -> None:
-    save_random_llama(tmp_path, initializer_range=0.08)
+@pytest.mark.parametrize("family", CLASSES)
+def test_rounded_weights_and_kv_stay_close_to_fp32(tmp_path: Path, family: str) -> None:
+    changes = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24} if "moe" in family else {}
+    save_random_model(tmp_path, family, initializer_range=0.08, **changes)
     exact = chunked_logits(torch_executor(tmp_path), PROMPT, [53], BLOCKS)
-    rounded = torch_executor(tmp_path, dtype="bf16", kv_dtype=kv_dtype)
-    assert divergence(chunked_logits(rounded, PROMPT, [20, 33], BLOCKS), exact) < 2e-3
+    for dtype, kv_dtype, limit in (("bf16", "auto", 1e-4), ("bf16", "int8", 1e-4), ("int8", "int8", 1e-3)):
+        rounded = torch_executor(tmp_path, dtype=dtype, kv_dtype=kv_dtype)
+        assert divergence(chunked_logits(rounded, PROMPT, [20, 33], BLOCKS), exact) < limit, (dtype, kv_dtype)
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3"])
