@@ -20,7 +20,6 @@ from gpuruntime.sampling.row import SampleRow
 
 CANDIDATES = 64
 CHUNK = 64
-ROWS_AT_ONCE = 8
 LEAST_TEMPERATURE = 1e-5
 
 Doubles = NDArray[np.float64]
@@ -32,18 +31,11 @@ def limits(params: SamplingParams, vocab: int) -> bool:
 
 
 def draw(logits: Tensor, rows: Sequence[SampleRow]) -> list[int]:
-    """One token a row of fp32 ``logits [R, vocab]``, under temperature, top_p and min_p.
-
-    A few rows at a time, whose weights stay in the processor's cache from one pass to the next.
-    """
-    result: list[int] = []
-    for begin in range(0, len(rows), ROWS_AT_ONCE):
-        part = rows[begin : begin + ROWS_AT_ONCE]
-        weights = _weights(logits[begin : begin + ROWS_AT_ONCE], part)
-        for line, row in zip(weights.numpy(), part, strict=True):
-            _drop(line, row.params)
-        result += _invert(weights, part)
-    return result
+    """One token a row of fp32 ``logits [R, vocab]``, under temperature, top_p and min_p."""
+    weights = _weights(logits, rows)
+    for line, row in zip(weights.numpy(), rows, strict=True):
+        _drop(line, row.params)
+    return _invert(weights, rows)
 
 
 def _drop(weights: Floats, params: SamplingParams) -> None:
@@ -74,23 +66,26 @@ def take(logits: Tensor, members: Sequence[int]) -> Tensor:
 
 
 def smallest_set(weights: Floats, share: float) -> NDArray[np.bool_]:
-    """The fewest of ``weights [vocab]`` that sum to ``share`` of them all, the lowest ids among equals.
+    """The fewest of ``weights [vocab]``, none negative, that sum to ``share`` of them all; among equals the lowest ids.
 
     Quickselect by mass: the upper part of what is undecided is summed, and either holds the border or lies above it.
-    The first cuts are steep, because most distributions are.
+    The cuts are steep, because most distributions are. Bit patterns of such floats order like the floats, and
+    integers partition three times as fast.
     """
-    active = weights.copy()
-    above, num_above = 0.0, 0
     wanted = share * float(weights.sum(dtype=np.float64))
+    active = weights.view(np.int32).copy()
+    above, num_above, part = 0.0, 0, 16
     while len(active) > CANDIDATES:
-        cut = len(active) - len(active) // (16 if num_above == 0 else 2)
+        cut = len(active) - len(active) // part
         active.partition(cut)
-        mass = float(active[cut:].sum(dtype=np.float64))
+        mass = float(active[cut:].view(np.float32).sum(dtype=np.float64))
         if above + mass >= wanted:
             active = active[cut:]
         else:
             above, num_above, active = above + mass, num_above + len(active) - cut, active[:cut]
-    ordered = np.sort(active)[::-1].astype(np.float64)
+        part = 4
+    active.sort()
+    ordered = active[::-1].view(np.float32).astype(np.float64)
     num_kept = max(1, int((above + ordered.cumsum() - ordered < wanted).sum()))
     threshold = np.float32(ordered[num_kept - 1])
     kept = weights > threshold
