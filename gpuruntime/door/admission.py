@@ -1,4 +1,12 @@
-"""Who may enter the engine: the fair queue with a concurrency cap, a bound and a time limit around it."""
+"""Who may enter the engine: the fair queue with a concurrency cap, a bound and a time limit around it.
+
+    join -> [fair queue] -> [held: its promise is loose, and it would slow a tighter one down] -> running -> leave
+
+A request is held back while some running one was promised a shorter time per output token than it, and the step with
+one more in the batch is predicted to take longer than that. The prediction is the engine's moving average of its step
+times, scaled by (running + 1) / running: an upper bound, since no step's cost grows faster than its batch. So a class
+without a TPOT runs in the slack of the others; requests of one class never hold each other back.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +18,7 @@ from dataclasses import dataclass
 from gpuruntime.door.errors import ApiError
 from gpuruntime.door.queue import NEVER, FairQueue, Ticket
 
+RECHECK_S = 0.25  # a step time that has fallen lets held requests in without anybody leaving
 _MOVING = 0.2  # weight of the newest request in the moving averages
 
 
@@ -62,19 +71,25 @@ class Admission:
         queue_timeout_s: float,
         *,
         clock: Callable[[], float] = time.monotonic,
+        step_ms: Callable[[], float | None] = lambda: None,
     ) -> None:
+        """``step_ms``: the engine's recent mean step time, None where it is not known."""
         self.capacity = capacity
         self.max_queue = max_queue
         self.queue_timeout_s = queue_timeout_s
         self.running = 0
         self.throughput = Throughput()
         self._clock = clock
+        self._step_ms = step_ms
         self._queue = FairQueue()
+        self._held: list[Ticket] = []
+        self._inside: set[Ticket] = set()
+        self._recheck: asyncio.TimerHandle | None = None
         self._turns: dict[Ticket, asyncio.Future[None]] = {}
 
     @property
     def queued(self) -> int:
-        return len(self._queue)
+        return len(self._queue) + len(self._held)
 
     def predicted_ttft_ms(self) -> float:
         """What a request that came now would wait for its first token, from the moving averages."""
@@ -93,6 +108,7 @@ class Admission:
             weight=weight,
             cost=new_prompt_tokens + (max_tokens if expected is None else min(max_tokens, expected)),
             latest_start=received_s + slo.ttft_left_s(new_prompt_tokens) - prefill_s,
+            tpot_ms=slo.tpot_ms,
         )
 
     def join(self, tickets: Sequence[Ticket]) -> None:
@@ -101,23 +117,21 @@ class Admission:
         Each must then be waited for with ``turn``.
         """
         at_once = 0 if self._queue else max(0, min(len(tickets), self.capacity - self.running))
-        if len(self._queue) + len(tickets) - at_once > self.max_queue:
+        if self.queued + len(tickets) - at_once > self.max_queue:
             raise self._full(len(tickets))
-        for number, ticket in enumerate(tickets):
+        for ticket in tickets:
+            self._turns[ticket] = asyncio.get_running_loop().create_future()
             self._queue.push(ticket)
-            if number < at_once:
-                self._queue.pop(self._clock())  # also an uncontended request moves its tenant's share
-                self.running += 1
-            else:
-                self._turns[ticket] = asyncio.get_running_loop().create_future()
+        self._next()
 
     async def turn(self, ticket: Ticket) -> None:
         """Waits for the ticket's turn. Raises ``ApiError`` 503 (``queue_timeout``).
 
         Cancelling the wait takes the ticket out. After a normal return ``leave`` must be called once.
         """
-        turn = self._turns.get(ticket)
-        if turn is None:
+        turn = self._turns[ticket]
+        if turn.done():  # at once: no timer for the usual case
+            del self._turns[ticket]
             return
         try:
             async with asyncio.timeout(self.queue_timeout_s):
@@ -132,9 +146,12 @@ class Admission:
     def withdraw(self, ticket: Ticket) -> None:
         """Gives up a ticket whose ``turn`` did not return."""
         self._turns.pop(ticket, None)
-        if not self._queue.remove(ticket):  # the turn came in the same moment: pass it on
-            self.running -= 1
-            self._next()
+        if ticket in self._inside:  # the turn came in the same moment: pass it on
+            self._gone(ticket)
+        elif ticket in self._held:
+            self._held.remove(ticket)
+        else:
+            self._queue.remove(ticket)
 
     async def enter(self, ticket: Ticket) -> None:
         """``join`` and ``turn`` of one ticket."""
@@ -143,16 +160,47 @@ class Admission:
 
     def leave(self, ticket: Ticket, actual_cost: float) -> None:
         """Frees the place and lets the next one in."""
-        self.running -= 1
         self._queue.settle(ticket, actual_cost)
+        self._gone(ticket)
+
+    def _gone(self, ticket: Ticket) -> None:
+        self._inside.discard(ticket)
+        self.running -= 1
         self._next()
 
     def _next(self) -> None:
-        while self.running < self.capacity and (ticket := self._queue.pop(self._clock())) is not None:
-            self.running += 1
-            turn = self._turns[ticket]
-            if not turn.done():
-                turn.set_result(None)
+        """Lets in whom it can: first those held, then the queue in its order."""
+        waiting, self._held = self._held, []
+        while self.running < self.capacity:
+            ticket = waiting.pop(0) if waiting else self._queue.pop(self._clock())
+            if ticket is None:
+                break
+            if self._fits(ticket):
+                self._let_in(ticket)
+            else:
+                self._held.append(ticket)
+        self._held += waiting
+        if self._held and self._recheck is None:
+            self._recheck = asyncio.get_running_loop().call_later(RECHECK_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._recheck = None
+        self._next()
+
+    def _let_in(self, ticket: Ticket) -> None:
+        self.running += 1
+        self._inside.add(ticket)
+        turn = self._turns[ticket]
+        if not turn.done():
+            turn.set_result(None)
+
+    def _fits(self, ticket: Ticket) -> bool:
+        """Whether the step with one more keeps what running requests were promised and this one was not."""
+        tightest = min((other.tpot_ms for other in self._inside if other.tpot_ms is not None), default=NEVER)
+        if tightest == NEVER or (ticket.tpot_ms is not None and ticket.tpot_ms <= tightest):
+            return True
+        step_ms = self._step_ms()
+        return step_ms is None or step_ms * (self.running + 1) / self.running <= tightest
 
     def _full(self, wanted: int) -> ApiError:
         retry = min(60.0, max(1.0, self.throughput.wait_s(self.queued // 2, self.capacity)))

@@ -128,6 +128,14 @@ class GenerateEndpoint:
             if params.min_tokens > most:
                 text = f"Invalid 'min_tokens': {params.min_tokens} is more than the {most} of max_tokens."
                 raise bad_request(text, "min_tokens")
+            ticket = replica.admission.ticket(
+                account.tenant,
+                weight=weight,
+                new_prompt_tokens=source.new_tokens or 0,
+                max_tokens=most,
+                slo=slo,
+                received_s=account.received_s,
+            )
             for number in range(asked.n):
                 at = len(made)
                 made.append(
@@ -136,14 +144,7 @@ class GenerateEndpoint:
                         engine_id=account.request_id if at == 0 else f"{account.request_id}-{at}",
                         source=source,
                         params=_of_choice(params, number, base, asked.n),
-                        ticket=replica.admission.ticket(
-                            account.tenant,
-                            weight=weight,
-                            new_prompt_tokens=0 if number else source.new_tokens or 0,
-                            max_tokens=most,
-                            slo=slo,
-                            received_s=account.received_s,
-                        ),
+                        ticket=ticket if number == 0 else ticket.following(source.new_tokens or 0),
                         leads=number == 0,
                         silent=most == 0,
                     )

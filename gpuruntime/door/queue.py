@@ -21,14 +21,23 @@ NEVER = math.inf
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """One waiting request. ``latest_start`` is in the clock that ``pop`` is called with."""
+    """One waiting request. ``latest_start`` is in the clock that ``pop`` is called with.
+
+    ``tpot_ms``: the time per output token it was promised; None: none.
+    """
 
     tenant: str
     weight: float = 1.0
     cost: float = 1.0
     latest_start: float = NEVER
+    tpot_ms: float | None = None
     order: int = field(default=0, init=False)
     waiting: bool = field(default=False, init=False)
+
+    def following(self, prompt_cost: float) -> Ticket:
+        """Of another choice of the same prompt: never before the first, and without the prompt's cost."""
+        cost = max(1.0, self.cost - prompt_cost)
+        return Ticket(self.tenant, self.weight, cost, latest_start=self.latest_start, tpot_ms=self.tpot_ms)
 
 
 @dataclass(slots=True)

@@ -41,7 +41,12 @@ class Replica:
         self.info: BackendInfo | None = None
         self.default_sampling: dict[str, float] = {}
         settings = config.engine
-        self.admission = Admission(settings.max_num_seqs, settings.max_queue, settings.queue_timeout_s)
+        self.admission = Admission(
+            settings.max_num_seqs,
+            settings.max_queue,
+            settings.queue_timeout_s,
+            step_ms=lambda: self.stats().step_ms_ewma,
+        )
         self.seen = SeenBlocks()
         self.metrics = Metrics(config.served_model_name, lambda: (self.stats(), self.admission.queued))
         self.spool = Spool(config.spool_dir, config.replica_id, self.epoch)

@@ -8,7 +8,7 @@ import pytest
 
 from gpuruntime.door.admission import Admission, Slo
 from gpuruntime.door.errors import ApiError
-from gpuruntime.door.queue import NEVER, Ticket
+from gpuruntime.door.queue import NEVER, FairQueue, Ticket
 
 
 async def test_no_more_than_the_capacity_run_at_once() -> None:
@@ -72,3 +72,63 @@ def test_the_deadline_grows_with_new_tokens_beyond_the_free_ones() -> None:
     assert slo.ttft_left_s(50) == 0.5
     assert slo.ttft_left_s(350) == 0.75
     assert Slo().ttft_left_s(350) == NEVER
+
+
+async def settle() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def test_a_loose_promise_waits_while_it_would_slow_a_tighter_one_down() -> None:
+    step_ms = 50.0
+    admission = Admission(8, 100, 10, step_ms=lambda: step_ms)
+    tight, loose, none, same = Ticket("t", tpot_ms=60), Ticket("t", tpot_ms=100), Ticket("t"), Ticket("t", tpot_ms=60)
+    await admission.enter(tight)
+    entering = {name: asyncio.create_task(admission.enter(ticket)) for name, ticket in (("l", loose), ("n", none))}
+    await settle()
+    assert (admission.running, admission.queued) == (1, 2), "a step of two is taken to last 100 ms"
+    await admission.enter(same)
+    assert (admission.running, admission.queued) == (2, 2), "requests of one class do not hold each other back"
+    step_ms = 40.0
+    admission.leave(same, 1)
+    await settle()
+    assert admission.running == 1, "80 ms for two"
+    step_ms = 19.0
+    await asyncio.wait_for(entering["l"], 2)
+    await asyncio.wait_for(entering["n"], 2)
+    assert (admission.running, admission.queued) == (3, 0), "a shorter step lets them in by itself"
+    for ticket in (tight, loose, none):
+        admission.leave(ticket, 1)
+    assert admission.running == 0
+
+
+async def test_who_is_held_back_can_leave_and_runs_once_the_tighter_one_is_gone() -> None:
+    admission = Admission(8, 100, 10, step_ms=lambda: 90.0)
+    tight, gone, kept = Ticket("t", tpot_ms=60), Ticket("t"), Ticket("t", tpot_ms=100)
+    await admission.enter(tight)
+    leaving, staying = (asyncio.create_task(admission.enter(ticket)) for ticket in (gone, kept))
+    await settle()
+    leaving.cancel()
+    await settle()
+    assert (admission.running, admission.queued, staying.done()) == (1, 1, False)
+    admission.leave(tight, 1)
+    await staying
+    admission.leave(kept, 1)
+    assert (admission.running, admission.queued) == (0, 0)
+
+
+async def test_without_a_step_time_or_a_tighter_promise_nobody_is_held() -> None:
+    for step_ms in (None, 500.0):
+        admission = Admission(8, 100, 10, step_ms=lambda step_ms=step_ms: step_ms)  # type: ignore[misc]
+        for tpot_ms in (60.0, None) if step_ms is None else (None, 100.0, 60.0):
+            await asyncio.wait_for(admission.enter(Ticket("t", tpot_ms=tpot_ms)), 1)
+        assert admission.queued == 0
+
+
+def test_the_other_choices_of_a_prompt_never_start_before_the_first() -> None:
+    first = Ticket("t", 2.0, 100.0, latest_start=5.0, tpot_ms=60)
+    queue, others = FairQueue(), [first.following(80.0) for _ in range(3)]
+    for ticket in (first, *others):
+        queue.push(ticket)
+    assert [queue.pop(now) for now in (0.0, 1.0, 6.0, 7.0)] == [first, *others]
+    assert [(ticket.cost, ticket.weight, ticket.tpot_ms) for ticket in others] == [(20.0, 2.0, 60)] * 3

@@ -93,6 +93,22 @@ async def test_more_choices_than_seats_take_turns() -> None:
     assert [choice["message"]["content"] for choice in answer["choices"]] == ["w0 w1 w2 "] * 5
 
 
+async def test_a_deadline_that_grows_with_the_prompt_keeps_the_first_choice_first() -> None:
+    slo = {"x-slo-ttft-ms": "50", "x-slo-prefill-rate": "10", "x-slo-tpot-ms": "60"}
+    gate = asyncio.Event()
+    backend = ScriptedBackend(gate=gate)
+    async with open_door(backend, max_num_seqs=1) as door:
+        blocking = asyncio.create_task(door.chat(max_tokens=1).__aenter__())
+        await until(lambda: door.replica.admission.running == 1)
+        asked = asyncio.create_task(door.chat("x" * 100, n=4, max_tokens=2, headers=slo).__aenter__())
+        await until(lambda: door.replica.admission.queued == 4)
+        gate.set()
+        async with asyncio.timeout(5):
+            response = await asked
+            assert response.status == 200
+            (await blocking).release()
+
+
 async def test_all_choices_are_let_in_or_none() -> None:
     gate = asyncio.Event()
     async with open_door(ScriptedBackend(gate=gate), max_num_seqs=2, max_queue=3) as door:

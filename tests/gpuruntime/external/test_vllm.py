@@ -6,12 +6,15 @@ Runs with ``make test-external`` (tests/helpers/setup_vllm.sh makes the environm
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -51,6 +54,40 @@ def gone(processes: list[psutil.Process], timeout_s: float) -> bool:
     return False
 
 
+def asked(runtime: RuntimeProcess, path: str, **body: object) -> Any:
+    request = urllib.request.Request(f"{runtime.url}{path}", json.dumps(body).encode(), AUTH)
+    with urllib.request.urlopen(request) as response:
+        return json.loads(response.read())
+
+
+def check_the_other_endpoints(runtime: RuntimeProcess) -> None:
+    """Texts, choices, log probabilities and every sampling field; what vLLM scores for no stream is refused."""
+    sampling = {
+        "temperature": 0, "top_k": 5, "min_p": 0.1, "presence_penalty": 0.1, "frequency_penalty": 0.1,
+        "repetition_penalty": 1.1, "logit_bias": {"5": -1}, "min_tokens": 2, "stop_token_ids": [3], "seed": 1,
+    }  # fmt: skip
+    prompt = "Paris is the capital of"
+    text = asked(
+        runtime, "/v1/completions", model="m", prompt=prompt, max_tokens=6, n=2, echo=False, logprobs=2, **sampling
+    )
+    first, second = text["choices"]
+    assert first["text"] == second["text"] == "".join(first["logprobs"]["tokens"])
+    assert all(math.isfinite(value) and value <= 0 for value in first["logprobs"]["token_logprobs"])
+    assert (text["usage"]["completion_tokens"], text["usage"]["prompt_tokens"]) == (12, 5)
+    tokens = asked(runtime, "/tokenize", prompt=prompt)["tokens"]
+    by_ids = asked(runtime, "/v1/completions", model="m", prompt=tokens, max_tokens=6, echo=True, **sampling)
+    assert by_ids["choices"][0]["text"] == prompt + first["text"]
+    chat = asked(
+        runtime, "/v1/chat/completions", model="m", messages=[{"role": "user", "content": "hi"}], max_tokens=4,
+        temperature=0, logprobs=True, top_logprobs=1,
+    )  # fmt: skip
+    content = chat["choices"][0]["logprobs"]["content"]
+    assert "".join(entry["token"] for entry in content).startswith(chat["choices"][0]["message"]["content"])
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        asked(runtime, "/v1/completions", model="m", prompt="x", prompt_logprobs=1)
+    assert (refused.value.code, json.loads(refused.value.read())["error"]["param"]) == (400, "prompt_logprobs")
+
+
 def post(runtime: RuntimeProcess, **fields: object) -> urllib.request.Request:
     body = {
         "model": "m",
@@ -76,13 +113,14 @@ def test_vllm_serves_and_is_counted_like_our_own_engine(runtime: RuntimeProcess)
     assert counts[-1] == usage["usage"]["completion_tokens"] > 5
     assert usage["berth"]["ideal_s"] is None
     assert usage["berth"]["new_prompt_tokens"] == usage["usage"]["prompt_tokens"]
+    check_the_other_endpoints(runtime)
 
     with urllib.request.urlopen(post(runtime, max_tokens=400, ignore_eos=True)) as response:
         response.readline()  # and leave
     deadline = time.monotonic() + 20
-    while len(runtime.spooled()) < 2 and time.monotonic() < deadline:
+    while runtime.spooled()[-1]["outcome"] != "client_left" and time.monotonic() < deadline:
         time.sleep(0.1)
-    completed, left = runtime.spooled()
+    completed, *_, left = runtime.spooled()
     assert (completed["outcome"], left["outcome"]) == ("completed", "client_left")
     assert completed["completion_tokens"] == counts[-1]
     assert left["completion_tokens"] < 400
