@@ -20,6 +20,7 @@ from gpuruntime.engine.core import EngineCore, Feature, StepOutput
 from gpuruntime.engine.executor import Executor
 from gpuruntime.engine.ledger import Ledger
 from gpuruntime.engine.loader import model_shape
+from gpuruntime.engine.native_executor import NativeExecutor
 from gpuruntime.engine.request import Clock, Request
 from gpuruntime.engine.runner import ModelRunner
 from gpuruntime.engine.torch_executor import TorchExecutor
@@ -192,6 +193,13 @@ def make_engine(
         clock=clock,
     )
     return Engine(core, executor, clock)
+
+
+def native_executor(model_dir: Path, *, blocks: int, dtype: Any) -> Executor:
+    """The C++ step over that model; the machine needs a compiler, as for building it."""
+    model_config = load_model_config(model_dir)
+    kv_bytes = blocks * 16 * model_config.kv_bytes_per_token(2)
+    return NativeExecutor(EngineConfig(model_dir, dtype=dtype, kv_bytes=kv_bytes, threads=1), model_config, 512)
 
 
 class Eager(Controller):
