@@ -114,11 +114,7 @@ class EngineCore:
         extended_s = self._clock()
         results = self._runner.run(rows)
         now_s = self._clock()
-        for row in rows:
-            if row.request.clock.admitted_s is None:
-                row.request.clock.admitted_s = began_s
-                self.ledger.admitted(row.request)
-        self.ledger.step(rows, now_s - began_s)
+        self.ledger.step(rows, began_s, now_s)
         for feature in self.features:
             feature.result(rows, results, now_s - extended_s)
         produced = [self._note(row, result, now_s) for row, result in zip(rows, results, strict=True)]

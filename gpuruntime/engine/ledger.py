@@ -49,13 +49,12 @@ class Ledger:
             most=self._max_seqs,
         )
 
-    def admitted(self, request: Request) -> None:
-        self._prompt_tokens += request.prompt_len
-        self._cached_tokens += request.cached_tokens or 0
-        request.accounted = self.rates is not None
-
-    def step(self, rows: Sequence[Row], took_s: float) -> None:
-        """Books one step that ran ``rows`` and took ``took_s`` seconds; drafts are executed work, right or wrong."""
+    def step(self, rows: Sequence[Row], began_s: float, ended_s: float) -> None:
+        """Books one step that ran ``rows``; drafts are executed work, right or wrong."""
+        for row in rows:
+            if row.request.clock.admitted_s is None:
+                self._admitted(row.request, began_s)
+        took_s = ended_s - began_s
         self._steps += 1
         self._busy_s += took_s * self._device_share
         took_ms = took_s * 1000
@@ -113,6 +112,12 @@ class Ledger:
             step_ms_ewma=self._step_ms,
             prefill_tokens_per_s=self._prefill_rate,
         )
+
+    def _admitted(self, request: Request, now_s: float) -> None:
+        request.clock.admitted_s = now_s
+        self._prompt_tokens += request.prompt_len
+        self._cached_tokens += request.cached_tokens or 0
+        request.accounted = self.rates is not None
 
     def _row_ideal_s(self, row: Row) -> float:
         if self.rates is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +47,14 @@ class World:
         draft = DraftProposer(ModelRunner(self.draft), 12, 30)
         return (Speculation(NgramProposer() if speculation == "ngram" else draft, 4, Eager(depths)),)
 
-    def params(self, index: int, sampled: bool) -> SamplingParams:
-        if sampled:
+    def params(self, index: int, kind: str) -> SamplingParams:
+        if kind == "sampled":
             return SamplingParams(LENGTH, temperature=0.8, top_p=0.9, top_k=30, seed=index)
-        return greedy(LENGTH)
+        return replace(greedy(LENGTH), logprobs=1, prompt_logprobs=0) if kind == "scored" else greedy(LENGTH)
 
     def _alone(self, index: int) -> list[int]:
         engine = self.engine()
-        key = engine.add(ALL[index], self.params(index, sampled=True))
+        key = engine.add(ALL[index], self.params(index, "sampled"))
         engine.drain()
         return engine.texts[key]
 
@@ -63,10 +64,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return World(tmp_path_factory.mktemp("llama"))
 
 
-# What arrives: which prompt, sampled or greedy, after how many steps, aborted how many later, whose.
+# What arrives: which prompt, how it is answered, after how many steps, aborted how many later, whose.
 ARRIVAL = st.tuples(
     st.integers(0, len(ALL) - 1),
-    st.booleans(),
+    st.sampled_from(["greedy", "sampled", "scored"]),
     st.integers(0, 6),
     st.none() | st.integers(0, 30),
     st.sampled_from([b"", b"other"]),
@@ -113,20 +114,24 @@ def test_texts_do_not_depend_on_company_chunks_preemption_cache_or_guesses(
         engine.core.audit()
         step += 1
 
-    for index, sampled, wait, abort_after, salt in arrivals:
+    for index, kind, wait, abort_after, salt in arrivals:
         for _ in range(wait):
             run_step()
-        key = engine.add(ALL[index], world.params(index, sampled), salt=salt)
-        started[key] = world.sampled[index] if sampled else world.greedy[index]
+        key = engine.add(ALL[index], world.params(index, kind), salt=salt)
+        started[key] = index, kind
         if abort_after is not None:
             aborts.setdefault(step + abort_after, []).append(key)
     while engine.core.busy:
         run_step()
 
-    for key, expected in started.items():
+    for key, (index, kind) in started.items():
         text = engine.texts[key]
+        expected = world.sampled[index] if kind == "sampled" else world.greedy[index]
         assert text == expected[: len(text)]
         assert len(text) == LENGTH or engine.reason(key) == "abort"
+        scored = kind == "scored" and text
+        assert [one.token for one in engine.logprobs[key]] == (text if scored else [])
+        assert [one and one.token for one in engine.prompt_logprobs[key]] == ([None, *ALL[index][1:]] if scored else [])
     pool = engine.core.scheduler.pool
     assert pool.available == pool.total
 
@@ -286,6 +291,6 @@ def test_a_quarter_of_a_device_books_a_quarter_of_the_seconds(world: World) -> N
     assert min(value or 0 for value in booked[0.25]) > 0
 
     ledger = world.engine(device_share=0.25).core.ledger
-    ledger.step([], 2.0)
+    ledger.step([], 1.0, 3.0)
     counts = ("running", "waiting", "kv_blocks_total", "kv_blocks_free", "kv_blocks_cached", "preemptions_total")
     assert ledger.stats({}, **dict.fromkeys(counts, 0)).busy_s_total == 0.5
