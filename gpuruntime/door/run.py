@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from starlette.types import Receive, Send
 
 from gpuruntime.backend import Backend, BadPrompt, Delta, EngineFailed, EngineFull
-from gpuruntime.door.choice import Choice, joined_timings
+from gpuruntime.door.choice import Choice, Source, joined_timings
 from gpuruntime.door.counting import Account
 from gpuruntime.door.errors import ApiError, bad_request
 from gpuruntime.door.frames import Writer, error_frame
@@ -129,7 +129,7 @@ class Run:
         self.account.start()
         deltas = self._backend.generate(choice.engine_id, choice.source.prompt, choice.params)
         feed = deltas if isinstance(deltas, Mailbox) else Mailbox()
-        feed.notify = self._led(choice) if choice.leads and len(self._choices) > 1 else self._news.set
+        feed.notify = self._led(choice.source, feed) if choice.leads and len(self._choices) > 1 else self._news.set
         feed.gap = self._replica.metrics.token_gap
         choice.feed = feed
         try:
@@ -150,9 +150,10 @@ class Run:
         if reason not in _WHOLE:
             raise EngineFailed(f"the generation ended early ({reason or 'no reason given'})")
 
-    def _led(self, choice: Choice) -> Callable[[], None]:
+    def _led(self, source: Source, feed: Mailbox) -> Callable[[], None]:
         def news() -> None:
-            choice.source.begun.set()
+            if feed.last is not None:  # else it failed: the others need not begin
+                source.begun.set()
             self._news.set()
 
         return news
@@ -281,6 +282,8 @@ class Run:
             for delta in () if choice.feed is None else choice.feed.take():
                 self._add(choice, delta)
         account.timings = joined_timings(self._choices)
+        if self._error is not None and self._error.code == "queue_full" and not account.completion_tokens:
+            return  # the engine took none of it: like one the queue refused, it is the gateway's to count
         firsts = [choice.feed.first_s for choice in self._choices if choice.feed is not None]
         account.first_token_s = min((first for first in firsts if first is not None), default=None)
         self._replica.counter.end(account, self._outcome())

@@ -10,6 +10,7 @@ from typing import Any
 import openai
 import pytest
 
+from gpuruntime.backend import EngineFull
 from gpuruntime.door.errors import ApiError
 from helpers.door import TOKEN, OpenDoor, ScriptedBackend, open_door, sse
 
@@ -142,6 +143,29 @@ async def test_one_choice_that_fails_fails_the_request_and_ends_the_others(faili
         assert ended.completion_tokens == sum(backend.generated.values())
         assert sorted(backend.closed) == sorted(backend.order)
         assert door.replica.admission.running == 0
+
+
+async def test_the_others_never_begin_when_the_first_fails() -> None:
+    backend = ScriptedBackend(fail_after=0)
+    async with open_door(backend) as door:
+        async with door.chat(n=3, max_tokens=5) as response:
+            assert response.status == 500
+        await until(lambda: not door.replica.active)
+        assert (len(backend.order), door.replica.admission.running) == (1, 0)
+        assert [ended.outcome for ended in door.ended()] == ["failed"]
+
+
+async def test_what_a_full_engine_refuses_is_not_counted_here() -> None:
+    class Full(ScriptedBackend):
+        def generate(self, *_: Any) -> Any:
+            raise EngineFull("9 requests are in the engine")
+
+    async with open_door(Full()) as door:
+        async with door.chat(n=2) as response:
+            error = (await response.json())["error"]
+            assert (response.status, error["code"], response.headers["retry-after"]) == (503, "queue_full", "1")
+        await until(lambda: not door.replica.active)
+        assert (door.ended(), door.replica.admission.running) == ([], 0)
 
 
 async def test_a_client_that_leaves_ends_every_choice_and_pays_for_all_of_them() -> None:
