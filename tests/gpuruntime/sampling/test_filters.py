@@ -87,7 +87,7 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize("params", SETTINGS, ids=str)
+@pytest.mark.parametrize("params", SETTINGS, ids=lambda p: f"t{p.temperature}-k{p.top_k}-p{p.top_p}-m{p.min_p}")
 def test_draws_follow_the_distribution(params: SamplingParams) -> None:
     torch.manual_seed(1)
     logits = torch.randn(600) * 2
