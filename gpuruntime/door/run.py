@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from starlette.types import Receive, Send
 
 from gpuruntime.backend import Backend, BadPrompt, Delta, EngineFailed, EngineFull
+from gpuruntime.door.bell import Bell
 from gpuruntime.door.choice import Choice, Source, joined_timings
 from gpuruntime.door.counting import Account
 from gpuruntime.door.errors import ApiError, bad_request
@@ -58,7 +59,7 @@ class Run:
         self._open = len(choices)
         self._pumps: dict[Choice, asyncio.Task[None]] = {}
         self._pumped: set[Choice] = set()
-        self._news = asyncio.Event()
+        self._news = Bell()
         self._error: ApiError | None = None
         self._left = False
         self._started = False
@@ -66,7 +67,7 @@ class Run:
     def fail(self, error: ApiError) -> None:
         """Ends the request with an error, an error frame once tokens were sent. The first error stays."""
         self._error = self._error or error
-        self._news.set()
+        self._news.ring()
 
     async def serve(self, receive: Receive, send: Send) -> None:
         """Cleans up on every way out: the end, an error, a client that left, a server that is stopped."""
@@ -95,7 +96,7 @@ class Run:
         while (await receive())["type"] != "http.disconnect":
             pass
         self._left = True
-        self._news.set()
+        self._news.ring()
 
     # --- The engine's side --------------------------------------------------------------------------------------
 
@@ -120,7 +121,7 @@ class Run:
             log.exception("request_id=%s the engine raised", self.account.request_id)
             self.fail(ApiError(500, f"The engine failed: {type(error).__name__}.", code="engine_failed"))
         finally:
-            self._news.set()
+            self._news.ring()
 
     async def _generate(self, choice: Choice) -> None:
         if not choice.leads:
@@ -129,7 +130,7 @@ class Run:
         self.account.start()
         deltas = self._backend.generate(choice.engine_id, choice.source.prompt, choice.params)
         feed = deltas if isinstance(deltas, Mailbox) else Mailbox()
-        feed.notify = self._led(choice.source, feed) if choice.leads and len(self._choices) > 1 else self._news.set
+        feed.notify = self._led(choice.source, feed) if choice.leads and len(self._choices) > 1 else self._news.ring
         feed.gap = self._replica.metrics.token_gap
         choice.feed = feed
         try:
@@ -154,7 +155,7 @@ class Run:
         def news() -> None:
             if feed.last is not None:  # else it failed: the others need not begin
                 source.begun.set()
-            self._news.set()
+            self._news.ring()
 
         return news
 
@@ -194,13 +195,12 @@ class Run:
     async def _send_stream(self, send: Send) -> None:
         news, writer = self._news, self._writer
         while not self._left:
-            await news.wait()
-            news.clear()
+            await news.heard()
             frames = self._frames()
             if self._error is not None:
                 if not frames:
                     raise self._error
-                news.set()
+                news.ring()
             done = self._open == 0
             if done:
                 self._count()  # before the client can know that it ended
@@ -238,8 +238,7 @@ class Run:
 
     async def _send_whole(self, send: Send) -> None:
         while not self._left:
-            await self._news.wait()
-            self._news.clear()
+            await self._news.heard()
             ended = self._collect()
             if self._error is not None:
                 raise self._error
