@@ -13,7 +13,7 @@ from gpuruntime.engine.config import EngineConfig
 from gpuruntime.llm import LLM, Output
 from helpers.engine import save_byte_model
 
-COUNT, LENGTH = 64, 20
+COUNT, LENGTH = 64, 12
 
 
 def request(index: int) -> tuple[tuple[int, ...], SamplingParams]:
