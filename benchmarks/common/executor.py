@@ -38,7 +38,10 @@ def load_executor(model: Path, dtype: Any, *, kv_tokens: int, max_model_len: int
     from gpuruntime.engine.executors import make_executor
 
     torch.set_num_threads(config.resolved_threads)
-    return Loaded(make_executor(config, model_config, resolve_max_len(config, model_config)), model_config, config)
+    executor = make_executor(config, model_config, resolve_max_len(config, model_config))
+    if executor.num_blocks * BLOCK_TOKENS < kv_tokens:
+        raise SystemExit(f"{executor.num_blocks} KV blocks hold fewer than the {kv_tokens} tokens that are needed")
+    return Loaded(executor, model_config, config)
 
 
 def shape_of(model: ModelConfig, dtype: str) -> ModelShape:

@@ -74,6 +74,7 @@ def vllm(model: Path, bind: str | None) -> Server:
 
 
 def llamacpp(gguf: Path) -> Server:
+    """Without repacked weights: this build's AMX path, which they bring, crashes while it loads (SIGSEGV, SIGILL)."""
     find: Command = [
         environment("llamacpp") / "python",
         "-c",
@@ -83,7 +84,8 @@ def llamacpp(gguf: Path) -> Server:
     port = free_port()
     command: Command = [
         *(program, "--model", gguf, "--host", "127.0.0.1", "--port", str(port)),
-        *("--threads", str(len(os.sched_getaffinity(0))), "--ctx-size", str(MAX_MODEL_LEN), "--parallel", "1"),
+        *("--threads", str(len(os.sched_getaffinity(0))), "--ctx-size", str(MAX_MODEL_LEN)),
+        *("--parallel", "1", "--no-repack"),
     ]
     return Server("llama.cpp", command, port)
 
