@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gpuruntime.backend import BadPrompt, Delta, EngineFailed, SamplingParams
-from gpuruntime.external.openai_body import EXTENSIONS
+from gpuruntime.backend import BadPrompt, Delta, EngineFailed, Prompt, SamplingParams, TokenLogprob
+from gpuruntime.external.openai_body import EXTENSIONS, scores_of, upstream_body
 from gpuruntime.external.openai_server import OpenAIServerBackend
 from gpuruntime.external.vllm import VllmBackend, find_vllm
 from gpuruntime.protocol import EngineSettings, RuntimeConfig
@@ -74,6 +74,62 @@ async def test_every_sampling_field_reaches_the_server(backend: OpenAIServerBack
     assert seeded[0] == seeded[1] != seeded[2]
     short = await run(backend, SamplingParams(max_tokens=3, temperature=0))
     assert (short[-1].finish_reason, short[-1].completion_tokens) == ("length", 3)
+
+
+async def test_texts_and_ids_go_to_the_other_endpoint(backend: OpenAIServerBackend) -> None:
+    await backend.start()
+    ids = await backend.tokenize("Paris is the capital of")
+    assert await backend.detokenize(ids) == "Paris is the capital of"
+    assert len(await backend.tokenize(QUESTION)) > len(ids)
+    texts = []
+    for source in ("Paris is the capital of", ids):
+        prompt = await backend.prepare_text(source, b"")
+        deltas = [d async for d in backend.generate("req_t", prompt, SamplingParams(max_tokens=4, temperature=0))]
+        texts.append("".join(delta.text for delta in deltas))
+        assert (deltas[-1].completion_tokens, deltas[-1].prompt_tokens) == (4, len(ids))
+    assert texts[0] == texts[1] != ""
+
+
+async def test_what_a_server_was_not_said_to_know_is_refused(server: RuntimeProcess) -> None:
+    plain = OpenAIServerBackend(server.url, "m", token=TOKEN)
+    info = await plain.start()
+    await plain.stop()
+    assert info.refuses == EXTENSIONS | {"logprobs", "prompt_logprobs"}
+    some = OpenAIServerBackend(server.url, "m", token=TOKEN, extensions=frozenset({"top_k", "min_p"}))
+    assert (await some.start()).refuses == info.refuses - {"top_k", "min_p"}
+    await some.stop()
+
+
+def test_only_what_is_on_is_sent() -> None:
+    """An empty field might be one the server does not know."""
+    chat, text = Prompt(({"role": "user", "content": "x"},), None), Prompt((), None, text="x")
+    always = {"model", "max_tokens", "temperature", "top_p", "stream", "stream_options"}
+    assert set(upstream_body("m", chat, SamplingParams(5))) == always | {"messages"}
+    assert set(upstream_body("m", text, SamplingParams(5))) == always | {"prompt"}
+    given = SamplingParams(
+        5, 0.5, 0.9, 7, 3, ("s",), True, 0.1, 0.2, 0.3, 1.5, ((4, -1.0),), 2, (6,), logprobs=3
+    )  # fmt: skip
+    body = upstream_body("m", Prompt((), (1, 2)), given)
+    assert body | {"stream_options": None} == {
+        "model": "m", "max_tokens": 5, "temperature": 0.5, "top_p": 0.9, "stream": True, "stream_options": None,
+        "prompt": [1, 2], "top_k": 7, "seed": 3, "stop": ["s"], "ignore_eos": True, "min_p": 0.1,
+        "presence_penalty": 0.2, "frequency_penalty": 0.3, "repetition_penalty": 1.5, "logit_bias": {"4": -1.0},
+        "min_tokens": 2, "stop_token_ids": [6], "logprobs": 3, "return_tokens_as_token_ids": True,
+    }  # fmt: skip
+    assert upstream_body("m", chat, given)["top_logprobs"] == 3
+
+
+def test_log_probabilities_of_both_shapes_are_read() -> None:
+    expected = (TokenLogprob(5, -0.5, ((5, -0.5), (9, -2.0))), TokenLogprob(-1, -1.0))
+    chat = [
+        {"token": "token_id:5", "logprob": -0.5, "top_logprobs": [
+            {"token": "token_id:5", "logprob": -0.5}, {"token": "token_id:9", "logprob": -2.0}]},
+        {"token": " word", "logprob": -1.0},
+    ]  # fmt: skip
+    tops = [{"token_id:9": -2.0, "token_id:5": -0.5}, None]
+    text = {"tokens": ["token_id:5", " word"], "token_logprobs": [-0.5, -1.0], "top_logprobs": tops}
+    assert scores_of({"content": chat}) == scores_of(text) == expected
+    assert scores_of(None) == scores_of({"content": None}) == ()
 
 
 async def test_closing_the_iterator_ends_the_generation_upstream(
