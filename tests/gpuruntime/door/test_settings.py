@@ -1,0 +1,57 @@
+"""What reaches the engine from the command line and from an older agent's message."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import msgspec
+
+from gpuruntime.door.backends import make_backend
+from gpuruntime.door.settings import read_settings
+from gpuruntime.engine.backend import NativeBackend
+from gpuruntime.engine.config import EngineConfig
+from gpuruntime.protocol import EngineSettings, RuntimeConfig
+
+
+async def test_options_reach_the_engine(tmp_path: Path) -> None:
+    options = {
+        "--dtype": "int8",
+        "--kv-dtype": "int8",
+        "--attention-sinks": "4",
+        "--attention-window": "256",
+        "--request-timeout": "90",
+        "--speculation": "draft",
+        "--draft-model": str(tmp_path),
+        "--max-drafts": "3",
+    }
+    arguments = [part for option in options.items() for part in option]
+    settings = read_settings(["serve", "--model", str(tmp_path), *arguments])
+    backend = await make_backend(settings.config)
+    assert isinstance(backend, NativeBackend)
+    config = backend._config
+    assert (config.dtype, config.kv_dtype, config.attention_sinks, config.attention_window) == ("int8", "int8", 4, 256)
+    assert (config.request_timeout_s, config.speculation, config.max_drafts) == (90.0, "draft", 3)
+    assert config.draft_model_path == tmp_path
+
+
+def test_a_message_of_an_older_agent_leaves_the_engines_defaults() -> None:
+    old = {
+        "replica_id": "rep_1",
+        "deployment": "d",
+        "model_path": "/m",
+        "served_model_name": "d",
+        "token": "t",
+        "run_file": "/r",
+        "engine": {"dtype": "bf16", "kv_bytes": 1 << 20, "max_num_seqs": 4},
+    }
+    config = msgspec.json.decode(json.dumps(old), type=RuntimeConfig)
+    assert config.engine == EngineSettings(kv_bytes=1 << 20, max_num_seqs=4)
+
+
+def test_the_wire_and_the_engine_agree_on_defaults() -> None:
+    wire = EngineSettings()
+    own = {field.name: field.default for field in fields(EngineConfig)}
+    shared = ("kv_dtype", "attention_sinks", "attention_window", "request_timeout_s", "speculation", "max_drafts")
+    assert {name: getattr(wire, name) for name in shared} == {name: own[name] for name in shared}
