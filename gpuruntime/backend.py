@@ -150,7 +150,8 @@ class BackendInfo:
     """What the backend is and can take, known once it is ready.
 
     ``refuses``: request fields, by their names in a body, that this engine cannot honour; ``vocab_size`` None: it
-    does not say, and token ids are checked for their sign only.
+    does not say, and token ids are checked for their sign only. ``weights_bytes`` is counted after loading;
+    ``predicted_weights_bytes``, and ``predicted_bytes`` of the whole process with all KV in use, were known before.
     """
 
     engine: str
@@ -163,6 +164,8 @@ class BackendInfo:
     eos_token_ids: tuple[int, ...] = ()
     vocab_size: int | None = None
     refuses: frozenset[str] = frozenset()
+    predicted_weights_bytes: int | None = None
+    predicted_bytes: int | None = None
 
 
 class Backend(Protocol):

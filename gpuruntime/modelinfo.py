@@ -28,7 +28,9 @@ SUPPORTED_GGUF = (
 DEFAULT_CONTEXT = 4096
 MAX_HEADER_BYTES = 100 << 20  # safetensors' own limit
 
-_ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4}
+# A weight of a product, and a value of the embedding table and, where kv_dtype is "auto", of K and V.
+_WEIGHT_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "int8": 1}
+_ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "int8": 2}
 _GGUF_ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
@@ -88,8 +90,8 @@ class ModelInfo:
 class MemoryNeeds:
     """Bytes of one replica on a CPU, with all KV memory in use.
 
-    ``workspace_bytes`` holds the head's packed copy, activations, logits, the tokenizer and the process itself;
-    ``total_bytes`` is weights + KV memory + workspace.
+    ``weights_bytes`` is what the engine's tensors hold, a packed copy of a tied head included; ``workspace_bytes``
+    activations, logits, the tokenizer and the process itself; ``total_bytes`` is weights + KV memory + workspace.
     """
 
     weights_bytes: int
@@ -143,6 +145,7 @@ def memory_needs(
     kv_bytes: int = 256 << 20,
     *,
     max_num_batched_tokens: int = 512,
+    kv_dtype: str = "auto",
 ) -> MemoryNeeds:
     """What a replica takes with these settings. Raises ``ValueError`` for settings the model cannot run with."""
     if dtype not in _ELEMENT_BYTES:
@@ -151,18 +154,18 @@ def memory_needs(
     length = min(info.context_length, DEFAULT_CONTEXT) if max_model_len is None else max_model_len
     if not 2 <= length <= info.context_length:
         raise ValueError(f"max_model_len {length}: must be between 2 and the model's context of {info.context_length}")
-    per_token = 2 * info.n_layers * info.n_kv_heads * info.head_dim * element
+    # int8 K and V have one fp32 scale for each head of a token.
+    per_head = info.head_dim + 4 if kv_dtype == "int8" else info.head_dim * element
+    per_token = 2 * info.n_layers * info.n_kv_heads * per_head
     capacity = kv_bytes // (per_token * 16) * 16
     if capacity < 16:
         raise ValueError(f"kv_bytes {kv_bytes}: one block of 16 tokens takes {per_token * 16}")
-    weights = info.parameter_count * element
-    # The head is multiplied packed, and read by rows too (kernels/linear.py).
-    packed = info.vocab_size * info.hidden_size * element if dtype == "bf16" else 0
+    weights = _weights_bytes(info, dtype)
     attention = (info.n_heads + 2 * info.n_kv_heads) * info.head_dim
     activations = max_num_batched_tokens * (4 * info.hidden_size + 2 * attention + 3 * info.intermediate_size) * 4
     logits = 2 * max_num_seqs * info.vocab_size * 4
     rotary = 2 * length * info.head_dim * 4
-    workspace = _PROCESS_BYTES + _TOKENIZER_BYTES * info.vocab_size + packed + activations + logits + rotary
+    workspace = _PROCESS_BYTES + _TOKENIZER_BYTES * info.vocab_size + activations + logits + rotary
     return MemoryNeeds(
         weights_bytes=weights,
         kv_bytes_per_token=per_token,
@@ -171,6 +174,18 @@ def memory_needs(
         workspace_bytes=workspace,
         total_bytes=weights + kv_bytes + workspace,
     )
+
+
+def _weights_bytes(info: ModelInfo, dtype: str) -> int:
+    """The embedding table is read by rows, so that a tied head is a copy of its own, packed for the product; in fp32
+    it is the table itself. int8 rows have an fp32 scale each, of which the sizes here give the number well enough.
+    """
+    table = info.vocab_size * info.hidden_size
+    body = info.parameter_count - (table if info.tied_embeddings else 2 * table)
+    if dtype == "fp32":
+        return info.parameter_count * _WEIGHT_BYTES[dtype]
+    scales = 4 * ((body + table) // info.hidden_size) if dtype == "int8" else 0
+    return table * _ELEMENT_BYTES[dtype] + (body + table) * _WEIGHT_BYTES[dtype] + scales
 
 
 # --- A Hugging Face directory -----------------------------------------------------------------------------------

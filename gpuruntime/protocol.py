@@ -200,6 +200,8 @@ class RuntimeHello(_Message, tag="runtime_hello"):
     max_num_seqs: int
     kv_capacity_tokens: int | None = None
     weights_bytes: int | None = None
+    predicted_weights_bytes: int | None = None
+    predicted_bytes: int | None = None
     flops_per_s: float | None = None
     bytes_per_s: float | None = None
 

@@ -127,6 +127,8 @@ class Reporter:
             max_num_seqs=self._replica.admission.capacity,
             kv_capacity_tokens=info.kv_capacity_tokens,
             weights_bytes=info.weights_bytes,
+            predicted_weights_bytes=info.predicted_weights_bytes,
+            predicted_bytes=info.predicted_bytes,
             flops_per_s=extra.get("flops_per_s"),
             bytes_per_s=extra.get("bytes_per_s"),
         )

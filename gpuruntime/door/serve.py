@@ -188,6 +188,11 @@ class Runtime:
     def _announce(self) -> None:
         replica, config = self._replica, self._settings.config
         log.info("port=%d memory_mb=%d pending=%d", replica.port, resident_bytes() >> 20, len(replica.spool))
+        info = replica.info
+        if info is not None and info.predicted_weights_bytes and info.predicted_bytes and info.weights_bytes:
+            weights, predicted = info.weights_bytes >> 20, info.predicted_weights_bytes >> 20
+            total = info.predicted_bytes >> 20
+            log.info("weights_mb=%d predicted_weights_mb=%d predicted_with_full_kv_mb=%d", weights, predicted, total)
         if not self._settings.standalone:
             return
         url = f"http://{config.host}:{replica.port}"

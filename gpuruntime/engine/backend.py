@@ -24,6 +24,7 @@ from gpuruntime.engine.thread import Abort, EngineThread
 from gpuruntime.loading.tokenizer import ChatTokenizer
 from gpuruntime.loading.vocabulary import Vocabulary
 from gpuruntime.mailbox import Mailbox
+from gpuruntime.modelinfo import MemoryNeeds, memory_needs, read_model
 
 
 @dataclass(slots=True)
@@ -64,6 +65,7 @@ class NativeBackend:
         self._intake = Intake(engine.limits, tokenizer.eos_token_ids, self._config.seed)
         # A full collection would walk torch's 180,000 objects and stop all streams for some 0.2 s.
         gc.freeze()
+        needs = self._predicted()
         return BackendInfo(
             engine="native",
             model=self._config.model_name or self._config.model_path.resolve().name,
@@ -74,7 +76,27 @@ class NativeBackend:
             dtype=self._config.dtype,
             eos_token_ids=tokenizer.eos_token_ids,
             vocab_size=engine.limits.vocab_size,
+            predicted_weights_bytes=needs.weights_bytes if needs else None,
+            predicted_bytes=needs.total_bytes if needs else None,
         )
+
+    def _predicted(self) -> MemoryNeeds | None:
+        """What the headers promised; None where they cannot: of a draft model, of a context beyond the model's own."""
+        config = self._config
+        if config.draft_model_path is not None:
+            return None
+        try:
+            return memory_needs(
+                read_model(config.model_path),
+                config.dtype,
+                config.max_model_len,
+                config.max_num_seqs,
+                config.kv_bytes,
+                max_num_batched_tokens=config.max_num_batched_tokens,
+                kv_dtype=config.kv_dtype,
+            )
+        except ValueError:
+            return None
 
     async def stop(self) -> None:
         if self._thread is None:

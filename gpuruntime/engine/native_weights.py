@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from gpuruntime.kernels.native import library
+from gpuruntime.kernels.native.memory import Arena
 from gpuruntime.kernels.native.pack import interleave, pack
 from gpuruntime.loading.weights import WeightSource
 from gpuruntime.models.config import ModelConfig
@@ -19,9 +20,11 @@ class NativeWeights:
         self._weights = weights
         self._config = config
         self._int8 = int8
+        self._arena = Arena()
         self._kept: list[object] = []
         self.nbytes = 0
         self.model = self._build(max_len)
+        del self._weights  # its map would keep the whole file resident
 
     def _build(self, max_len: int) -> library.Model:
         config = self._config
@@ -92,7 +95,7 @@ class NativeWeights:
         return self._weights.get(f"{name}.bias", (rows,))
 
     def _matrix(self, weight: Tensor, bias: Tensor | None) -> library.Matrix:
-        packed = pack(weight, bias, int8=self._int8)
+        packed = pack(self._arena, weight, bias, int8=self._int8)
         self._kept.append(packed)
         self.nbytes += packed.nbytes
         return packed.struct

@@ -200,14 +200,46 @@ def test_a_corrupt_header_never_escapes_as_another_error(tmp_path: Path, data: s
             read_model(target if target.suffix == ".gguf" else folder)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
-def test_memory_needs_add_up_from_first_principles(smollm2_dir: Path, dtype: str) -> None:
-    size = {"bf16": 2, "fp32": 4}[dtype]
-    needs = memory_needs(read_model(smollm2_dir), dtype, 2048, 8, kv_bytes=100 << 20)
-    assert needs.weights_bytes == 134_515_008 * size
-    assert needs.kv_bytes_per_token == 30 * 3 * 64 * 2 * size
-    assert needs.kv_capacity_tokens == (100 << 20) // (30 * 3 * 64 * 2 * size * 16) * 16
+TABLE = 49152 * 576  # SmolLM2's, which is its head as well
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kv_dtype", "weights", "head_bytes"),
+    [
+        ("bf16", "auto", 134_515_008 * 2 + TABLE * 2, 128),
+        ("fp32", "auto", 134_515_008 * 4, 256),
+        # A scale for each row: q, k, v, o, gate, up, down of 30 layers, and the head.
+        ("int8", "auto", 134_515_008 + TABLE * 2 + 4 * (30 * (576 + 2 * 192 + 576 + 2 * 1536 + 576) + 49152), 128),
+        ("bf16", "int8", 134_515_008 * 2 + TABLE * 2, 68),
+    ],
+)
+def test_memory_needs_add_up_from_first_principles(
+    smollm2_dir: Path, dtype: str, kv_dtype: str, weights: int, head_bytes: int
+) -> None:
+    needs = memory_needs(read_model(smollm2_dir), dtype, 2048, 8, kv_bytes=100 << 20, kv_dtype=kv_dtype)
+    assert needs.weights_bytes == pytest.approx(weights, rel=0.005)
+    per_token = 30 * 3 * 2 * head_bytes
+    assert needs.kv_bytes_per_token == per_token
+    assert needs.kv_capacity_tokens == (100 << 20) // (per_token * 16) * 16
     assert needs.total_bytes == needs.weights_bytes + (100 << 20) + needs.workspace_bytes
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "int8", "fp32"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_predicted_weights_are_what_the_engine_holds(tmp_path: Path, dtype: Any, tied: bool) -> None:
+    """Sizes as of a small real model, on whatever executor this machine has."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from gpuruntime.engine.config import EngineConfig
+    from gpuruntime.engine.executors import make_executor
+    from gpuruntime.models.config import load_model_config
+
+    sizes = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "vocab_size": 4096}
+    heads = {"num_attention_heads": 8, "num_key_value_heads": 4, "tie_word_embeddings": tied}
+    LlamaForCausalLM(LlamaConfig(**sizes, **heads)).bfloat16().save_pretrained(tmp_path)
+    executor = make_executor(EngineConfig(tmp_path, dtype=dtype, kv_bytes=1 << 20), load_model_config(tmp_path), 512)
+    predicted = memory_needs(read_model(tmp_path), dtype, 512, 8, 1 << 20).weights_bytes
+    assert executor.weights_bytes == pytest.approx(predicted, rel=0.05)
 
 
 def test_impossible_settings_name_value_and_limit(smollm2_dir: Path) -> None:

@@ -64,7 +64,8 @@ def test_a_directory_becomes_a_ready_model(root: Path) -> None:
     assert left_behind() == [model.digest]
 
     assert model.parameters == parameters_of(source)
-    assert model.weights_bytes == 2 * model.parameters
+    # Two bytes each; the tied head of 128 tokens by 32 is a packed copy of its own.
+    assert model.weights_bytes == 2 * (model.parameters + 128 * 32)
     # keys and values, two layers, two heads of eight numbers of two bytes
     assert model.kv_bytes_per_token == 2 * 2 * 2 * 8 * 2
     assert (model.architecture, model.context_length) == ("LlamaForCausalLM", 256)

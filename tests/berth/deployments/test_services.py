@@ -42,7 +42,7 @@ def test_needs_are_weights_kv_and_workspace() -> None:
     deployment = make_deployment(kv_bytes=256 * MIB, max_num_seqs=32)
     needs = needs_of_deployment(deployment)
     # 134,515,008 parameters of two bytes; 2 · 30 layers · 3 heads · 64 · 2 bytes a token.
-    assert needs.weights_bytes == 269_030_016
+    assert needs.weights_bytes == 269_030_016 + 49_152 * 576 * 2  # and the packed copy of the tied head
     assert needs.kv_bytes_per_token == 2 * 30 * 3 * 64 * 2
     assert needs.kv_capacity_tokens == 256 * MIB // 23_040 // 16 * 16
     assert needs.total_bytes == needs.weights_bytes + 256 * MIB + needs.workspace_bytes
