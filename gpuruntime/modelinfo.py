@@ -42,7 +42,7 @@ _TYPE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16
 
 # Measured on a CPU with SmolLM2-135M and 64 requests at once: the interpreter, the door and torch with its compiled
 # products; and what the tokenizer holds for each entry of its vocabulary.
-_PROCESS_BYTES = 280 << 20
+_PROCESS_BYTES = 240 << 20
 _TOKENIZER_BYTES = 700
 
 
