@@ -75,7 +75,10 @@ class WeightSource:
 def _file_names(model_dir: Path) -> list[str]:
     index = model_dir / "model.safetensors.index.json"
     if index.is_file():
-        names = sorted(set(read_json(index).get("weight_map", {}).values()))
+        named = read_json(index).get("weight_map")
+        if not isinstance(named, dict) or not named or not all(isinstance(name, str) for name in named.values()):
+            raise ValueError(f"{index}: weight_map does not name a file for each tensor")
+        names = sorted(set(named.values()))
         for name in names:
             if Path(name).name != name or not (model_dir / name).is_file():
                 raise ValueError(f"{index}: names the shard {name!r}, which is not in {model_dir}")

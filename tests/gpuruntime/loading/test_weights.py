@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,24 @@ def test_no_weights_and_an_index_that_points_outside(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../secret.safetensors"}}')
     with pytest.raises(ValueError, match=r"names the shard '\.\./secret\.safetensors'"):
         WeightSource(tmp_path, torch.float32)
+
+
+def test_an_index_without_a_map_or_with_a_tensor_its_shard_lacks(tmp_path: Path) -> None:
+    save_random_llama(tmp_path, shards="60KB")
+    index = tmp_path / "model.safetensors.index.json"
+    named = json.loads(index.read_text())["weight_map"]
+    assert len(set(named.values())) > 1
+    first, other = sorted(set(named.values()))[:2]
+    tensors = load_file(tmp_path / first)
+    lost = sorted(tensors)[0]
+    del tensors[lost]
+    save_file(tensors, tmp_path / first)
+    with pytest.raises(ValueError, match=f"tensor {lost} is missing"):
+        make_engine(tmp_path)
+    (tmp_path / other).unlink()
+    with pytest.raises(ValueError, match=f"names the shard '{other}'"):
+        WeightSource(tmp_path, torch.float32)
+    for senseless in ('{"weight_map": [1]}', "{}", "[", '{"weight_map": {"a": 5}}'):
+        index.write_text(senseless)
+        with pytest.raises(ValueError, match=r"model\.safetensors\.index\.json"):
+            WeightSource(tmp_path, torch.float32)
