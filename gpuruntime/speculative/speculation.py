@@ -2,8 +2,9 @@
 
 Exact by shared randomness: the model picks the token of every place with that place's own uniform number, as it would
 without guesses, and a guess counts while it equals the pick. So no text depends on what was guessed, greedy or
-sampled; only how many steps it takes does. Logits must not depend on how a row is batched: the native step's do in
-no bit, those of PyTorch in bf16 may round otherwise in a batch of another shape, and near ties may then fall otherwise.
+sampled; only how many steps it takes does. That holds where a row's
+logits do not depend on the batch around it: always on the native step. PyTorch in bf16 may round otherwise in a batch
+of another shape, and a near tie may then fall the other way.
 """
 
 from __future__ import annotations
