@@ -12,6 +12,7 @@ from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
 from gpuruntime.engine.executor import StepBatch
 from gpuruntime.engine.native_weights import NativeWeights
 from gpuruntime.kernels.native import library
+from gpuruntime.kernels.native.memory import huge_memory
 from gpuruntime.loading.weights import WeightSource
 from gpuruntime.models.config import ModelConfig
 
@@ -19,7 +20,6 @@ _ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", 
 _DTYPES = ("bf16", "int8")
 _MULTIPLE = 32
 _MAX_HEAD_DIM = 1024
-_ALIGNMENT = 64
 
 
 def uncovered(config: EngineConfig, model: ModelConfig) -> str | None:
@@ -57,10 +57,9 @@ class NativeExecutor:
         source = WeightSource(config.model_path, torch.bfloat16)
         self._weights = NativeWeights(source, model_config, max_len, int8=config.dtype == "int8")
         self.weights_bytes = self._weights.nbytes
-        # numpy's zeros are mapped and not touched: memory becomes resident as blocks are used.
-        self._memory = np.zeros(self.num_blocks * block_bytes + _ALIGNMENT, dtype=np.uint8)
+        self._memory = huge_memory(self.num_blocks * block_bytes)
         model = self._weights.model
-        model.kv = -(-self._memory.ctypes.data // _ALIGNMENT) * _ALIGNMENT
+        model.kv = self._memory.ctypes.data
         model.num_blocks, model.kv_bits = self.num_blocks, kv_bits
         self._step = self._library.berth_create(ctypes.byref(model), self._threads)
         self._logits = torch.empty(0, self._vocab_size)

@@ -12,13 +12,12 @@ struct AttentionScratch {
     std::vector<float> scores;      // [16][stride]
     std::vector<bf16> weights;      // [16][stride]
     std::vector<bf16> widened;      // int8 blocks as bf16
-    std::vector<const uint8_t*> blocks;
+    std::vector<const uint8_t*> blocks, next;
     alignas(64) float out[kTile * 64];
 
     void fit(int num_blocks, int head_dim) {
         const size_t stride = size_t((num_blocks + 3) / 4 * 4) * kBlock;
         if (scores.size() < kTile * stride) scores.resize(kTile * stride), weights.resize(kTile * stride);
-        if (blocks.size() < size_t(num_blocks)) blocks.resize(num_blocks);
         if (widened.size() < size_t(4 * kBlock * head_dim)) widened.resize(4 * kBlock * head_dim);
     }
 };
@@ -33,6 +32,13 @@ struct Attention {
     int first[kTile], last[kTile];   // the tokens each row sees, relative to the first block: [first, last)
     int num_blocks;
     float scale;
+    const uint8_t* const* next;   // blocks of the task after this one, to be fetched meanwhile
+    int num_next;
+
+    // Half of block b of the next task: memory keeps reading while this task computes.
+    void fetch(int b, bool values) const {
+        if (b < num_next) prefetch(next[b] + (values ? layout.half() : 0), static_cast<int>(layout.half()));
+    }
 
     size_t stride() const { return size_t((num_blocks + 3) / 4 * 4) * kBlock; }
     const float* key_scales(int b) const { return reinterpret_cast<const float*>(scratch.blocks[b] + 2 * layout.half()); }
@@ -60,8 +66,7 @@ struct Attention {
             const bf16* k[4];
             for (int j = 0; j < 4; ++j) {
                 const int at = b + j < num_blocks ? b + j : num_blocks - 1;
-                const int ahead = at + 4 < num_blocks ? at + 4 : num_blocks - 1;
-                prefetch(scratch.blocks[ahead], static_cast<int>(2 * layout.half()));
+                fetch(b + j, false);
                 k[j] = keys(at, j);
             }
             float* to = scratch.scores.data() + size_t(b) * kBlock;
@@ -128,6 +133,7 @@ struct Attention {
             _tile_zero(0); _tile_zero(1);
             if (groups == 4) { _tile_zero(2); _tile_zero(3); }
             for (int b = 0; b < num_blocks; ++b) {
+                if (group == 0) fetch(b, true);
                 const bf16* v = values(b, b & 3) + group * 32;
                 _tile_loadd(6, scratch.weights.data() + b * kBlock, stride * 2);
                 _tile_loadd(7, v, row * 2); _tile_dpbf16ps(0, 6, 7);
@@ -154,6 +160,9 @@ struct Attention {
 
     template <class Offset>
     void run(Offset offset) {
+#ifdef BERTH_AMX
+        if (amx) shape_for_attention(rows);
+#endif
         score();
         float totals[kTile];
         for (int r = 0; r < rows; ++r) totals[r] = soften(r);

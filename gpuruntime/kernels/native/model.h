@@ -7,8 +7,8 @@
 
 extern "C" {
 
-// y = x W^T. Packed as [N / 32][K / 32][2 column tiles] of tiles [16 pairs][16][2] in bf16, or [16 pairs][2][16] in int8
-// with one scale a column; N and K are padded with zeros to multiples of 32.
+// y = x W^T. Packed as [N / 32][K / 32][2 column tiles] of tiles [16 pairs][16][2] in bf16, or [N / 32][K / 64][2 column
+// tiles] of tiles [16 quads][16][4] in int8 with one scale a column; N and K are padded with zeros.
 struct Matrix {
     const void* tiles;
     const float* scale;   // [N] where the tiles are int8, else null

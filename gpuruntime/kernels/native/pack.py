@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from gpuruntime.kernels.native import library
+from gpuruntime.kernels.native.memory import Arena
 from gpuruntime.kernels.quantize import quantize_rows
 
 
@@ -31,8 +32,11 @@ class PackedMatrix:
         return library.Matrix(_address(self.tiles), _address(self.scale), _address(self.bias), self.columns, self.depth)
 
 
-def pack(weight: Tensor, bias: Tensor | None = None, *, int8: bool = False) -> PackedMatrix:
-    """Packs ``weight [N, K]`` as bf16, or as int8 with a scale a row; rows and columns are padded to 32 with zeros."""
+def pack(arena: Arena, weight: Tensor, bias: Tensor | None = None, *, int8: bool = False) -> PackedMatrix:
+    """Packs ``weight [N, K]`` into ``arena`` as bf16, or as int8 with a scale a row.
+
+    N is padded to a multiple of 32 with zeros, K to one of 32, of 64 in int8.
+    """
     rows, depth = weight.shape
     scale = None
     if int8:
@@ -40,11 +44,12 @@ def pack(weight: Tensor, bias: Tensor | None = None, *, int8: bool = False) -> P
         weight, scale = quantized.values, _padded(quantized.scales)
     else:
         weight = weight.to(torch.bfloat16)
-    weight = pad(weight, (0, -depth % 32, 0, -rows % 32))
-    # [N / 32, column tile, column, K / 32, pair, two]
-    parts = weight.view(weight.shape[0] // 32, 2, 16, weight.shape[1] // 32, 16, 2)
-    order = (0, 3, 1, 4, 5, 2) if int8 else (0, 3, 1, 4, 2, 5)
-    tiles = parts.permute(order).contiguous()
+    together = 4 if int8 else 2  # elements of one column side by side, as the tile instructions take them
+    weight = pad(weight, (0, -depth % (16 * together), 0, -rows % 32))
+    # [N / 32, column tile, column, depth tile, row of the tile, together] -> [N / 32, depth tile, column tile, ...]
+    parts = weight.view(weight.shape[0] // 32, 2, 16, -1, 16, together).permute(0, 3, 1, 4, 2, 5)
+    tiles = torch.from_numpy(arena.take(parts.nbytes)).view(parts.dtype).view(parts.shape)
+    tiles.copy_(parts)
     return PackedMatrix(tiles, scale, None if bias is None else _padded(bias), rows, depth)
 
 

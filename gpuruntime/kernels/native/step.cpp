@@ -30,9 +30,84 @@ enum Phase { kNorm, kQkv, kAttention, kOut, kGateUp, kDown, kHead, kPhases };
 
 struct Scratch {
     std::vector<float> c;         // [rows, rounded up][columns of a unit]
-    std::vector<bf16> widened;    // int8 weights of one unit as bf16
     AttentionScratch attention;
 };
+
+// Rows of 16-bit integers with a scale each, as two planes of bytes: value = scale * (256 high + low). int8 weights meet
+// activations of 16 bits: rounding those to 8 bits costs ten times the accuracy that rounding the weights does.
+struct Planes {
+    std::vector<int8_t> high;
+    std::vector<uint8_t> low;
+    std::vector<float> scale;
+    size_t stride = 0;
+
+    void fit(int rows, int columns) {
+        stride = round_up(columns, 64) + 64;
+        if (high.size() < rows * stride) high.resize(rows * stride), low.resize(rows * stride);
+        if (scale.size() < size_t(rows)) scale.resize(rows);
+    }
+
+    // Row r from the vectors at(0), at(16), ...
+    template <class At>
+    void put(int r, int columns, At at) {
+        Vec most = {};
+        for (int i = 0; i < columns; i += 16) most = larger(most, larger(at(i), -at(i)));
+        const float top = maximum(most), inverse = top > 0 ? 32767.0f / top : 0.0f;
+        scale[r] = top / 32767.0f;
+        for (int i = 0; i < columns; i += 16) {
+            const Vec v = at(i) * inverse;
+            const IVec whole = __builtin_convertvector(v + (v < 0 ? splat(-0.5f) : splat(0.5f)), IVec);
+            shorten(&high[r * stride + i], whole >> 8);
+            shorten(reinterpret_cast<int8_t*>(&low[r * stride + i]), whole & 255);
+        }
+    }
+};
+
+// c[16 rows][32] of row stride ldc = rows of planes from `row` on times two column tiles of int8 over `steps` tiles.
+void multiply(float* c, size_t ldc, const Planes& a, int row, const int8_t* b, int steps, int rows, bool amx) {
+    constexpr size_t kBytes = 1024, kStep = 2 * kBytes;
+    const int8_t* high = &a.high[row * a.stride];
+    const uint8_t* low = &a.low[row * a.stride];
+    alignas(64) int32_t sums[4][kTile][16];   // high and low bytes with the first column tile, then with the second
+#ifdef BERTH_AMX
+    if (amx) {
+        _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
+        for (int k = 0; k < steps; ++k, b += kStep) {
+            _tile_loadd(4, high + k * 64, a.stride);
+            _tile_loadd(5, low + k * 64, a.stride);
+            _tile_loadd(6, b, 64);
+            _tile_loadd(7, b + kBytes, 64);
+            _tile_dpbssd(0, 4, 6);
+            _tile_dpbusd(1, 5, 6);
+            _tile_dpbssd(2, 4, 7);
+            _tile_dpbusd(3, 5, 7);
+        }
+        _tile_stored(0, sums[0], 64);
+        _tile_stored(1, sums[1], 64);
+        _tile_stored(2, sums[2], 64);
+        _tile_stored(3, sums[3], 64);
+    } else
+#endif
+    {
+        for (int r = 0; r < rows; ++r)
+            for (int tile = 0; tile < 2; ++tile) {
+                IVec high_sums = {}, low_sums = {};
+                for (int k = 0; k < steps; ++k)
+                    portable_product(&high_sums, &low_sums, high + r * a.stride + k * 64, low + r * a.stride + k * 64,
+                                     b + k * kStep + tile * kBytes, 16);
+                memcpy(sums[2 * tile][r], &high_sums, sizeof high_sums);
+                memcpy(sums[2 * tile + 1][r], &low_sums, sizeof low_sums);
+            }
+    }
+    for (int r = 0; r < rows; ++r)
+        for (int tile = 0; tile < 2; ++tile) {
+            IVec high_sums, low_sums;
+            memcpy(&high_sums, sums[2 * tile][r], sizeof high_sums);
+            memcpy(&low_sums, sums[2 * tile + 1][r], sizeof low_sums);
+            const Vec total = __builtin_convertvector(high_sums, Vec) * 256.0f + __builtin_convertvector(low_sums, Vec);
+            store(c + r * ldc + tile * kTile, total * a.scale[row + r]);
+        }
+}
 
 // c[32 or 16 rows][32] of row stride ldc = a (row stride lda) times two column tiles over `steps` tiles of depth.
 void multiply(float* c, size_t ldc, const bf16* a, size_t lda, const bf16* b, int steps, int rows, bool amx) {
@@ -43,7 +118,6 @@ void multiply(float* c, size_t ldc, const bf16* a, size_t lda, const bf16* b, in
         _tile_zero(0); _tile_zero(1);
         if (two) { _tile_zero(2); _tile_zero(3); }
         for (int k = 0; k < steps; ++k, b += kStep) {
-            if (!two) prefetch(b + 2 * kStep, 2 * kStep);
             _tile_loadd(4, a + k * kDepth, lda * 2);
             _tile_loadd(6, b, 64);
             _tile_loadd(7, b + kTileElements, 64);
@@ -105,6 +179,7 @@ private:
     void fit() {
         const int tokens = batch_->tokens, padded = round_up(tokens, kPair), wanted = round_up(batch_->wanted, kPair);
         stride_ = round_up(std::max({model_.hidden, model_.middle, model_.heads * model_.head_dim}), kDepth) + kDepth;
+        if (int8()) planes_.fit(std::max(padded, wanted), stride_);
         grow(residual_, size_t(padded) * model_.hidden);
         grow(x_, size_t(std::max(padded, wanted)) * stride_);
         grow(y_, size_t(padded) * stride_);
@@ -112,6 +187,7 @@ private:
         grow(row_of_, size_t(tokens));
         for (int row = 0; row < batch_->rows; ++row)
             for (int t = batch_->begins[row]; t < batch_->begins[row + 1]; ++t) row_of_[t] = row;
+        list_tasks();
         grow(best_, size_t(team_most()) * wanted);
         for (auto& best : best_) best = {splat(-INFINITY), IVec{}};
         const int columns = std::max(round_up(model_.head_dim, kPair), kPair);
@@ -127,7 +203,6 @@ private:
 
     void work(int member) {
         const unsigned control = flush_denormals();
-        shape_products();
         embed(member);
         for (int index = 0; index < model_.num_layers; ++index) {
             const Layer& layer = layers_[index];
@@ -138,12 +213,14 @@ private:
             meet(member, kQkv);
             attend(member, layer, index);
             meet(member, kAttention);
+            requantize(member, model_.heads * model_.head_dim);
             add(member, layer.out, y_.data());
             meet(member, kOut);
             normalize(member, layer.post_norm, nullptr, batch_->tokens);
             meet(member, kNorm);
             gate_up(member, layer);
             meet(member, kGateUp);
+            requantize(member, model_.middle);
             add(member, layer.down, y_.data());
             meet(member, kDown);
         }
@@ -187,9 +264,25 @@ private:
         for (int row = begin; row < end; ++row) {
             const float* from = &residual_[size_t(listed ? listed[row] : row) * model_.hidden];
             const float factor = inverse_rms(from, model_.hidden);
+            const auto at = [&](int i) { return load(from + i) * factor * load(weight + i); };
+            if (int8()) {
+                planes_.put(row, model_.hidden, at);
+                continue;
+            }
             bf16* to = &x_[size_t(row) * stride_];
-            for (int i = 0; i < model_.hidden; i += 16) store_bf16(to + i, load(from + i) * factor * load(weight + i));
+            for (int i = 0; i < model_.hidden; i += 16) store_bf16(to + i, at(i));
         }
+    }
+
+    bool int8() const { return model_.head.scale != nullptr; }
+
+    // The rows of y_ as planes, where the next product is of int8.
+    void requantize(int member, int columns) {
+        if (!int8()) return;
+        const auto [begin, end] = share(member, batch_->tokens);
+        for (int row = begin; row < end; ++row)
+            planes_.put(row, columns, [&](int i) { return widen(&y_[size_t(row) * stride_ + i]); });
+        team_.barrier();
     }
 
     float inverse_rms(const float* x, int size) const {
@@ -202,25 +295,23 @@ private:
     template <class Done>
     void product(int member, const Matrix& w, const bf16* a, int rows, int columns, Done done) {
         Scratch& s = scratch_[member];
-        const int steps = round_up(w.depth, kDepth) / kDepth, pairs = columns / kPair;
-        const size_t step = 2 * kTileElements, pair = step * steps;
+        const int pairs = columns / kPair, depth = w.scale ? 2 * kDepth : kDepth, steps = round_up(w.depth, depth) / depth;
+        const size_t pair = size_t(steps) * depth * kPair;
         const auto [begin, end] = share(member, (w.columns + columns - 1) / columns);
-        if (w.scale) grow(s.widened, pair + 2 * step);
+        shape_products(rows);
         for (int unit = begin; unit < end; ++unit) {
             for (int p = 0; p < pairs; ++p) {
                 const size_t at = (size_t(unit) * pairs + p) * pair;
-                const bf16* b = static_cast<const bf16*>(w.tiles) + at;
+                float* c = s.c.data() + p * kPair;
                 if (w.scale) {
-                    const int8_t* from = static_cast<const int8_t*>(w.tiles) + at;
-                    for (int k = 0; k < steps; ++k) {
-                        prefetch(from + (k + 8) * step, step);
-                        widen_pairs(&s.widened[k * step], 32, from + k * step, 32, 2 * kTile);
-                    }
-                    b = s.widened.data();
+                    for (int row = 0; row < rows; row += kTile)
+                        multiply(c + size_t(row) * columns, columns, planes_, row, static_cast<const int8_t*>(w.tiles) + at, steps,
+                                 std::min(kTile, rows - row), amx_);
+                } else {
+                    for (int row = 0; row < rows; row += kPair)
+                        multiply(c + size_t(row) * columns, columns, a + size_t(row) * stride_, stride_,
+                                 static_cast<const bf16*>(w.tiles) + at, steps, std::min(kPair, rows - row), amx_);
                 }
-                for (int row = 0; row < rows; row += kPair)
-                    multiply(&s.c[size_t(row) * columns + p * kPair], columns, a + size_t(row) * stride_, stride_, b, steps,
-                             std::min(kPair, rows - row), amx_);
             }
             if (w.scale || w.bias) finish(w, s.c.data(), unit * columns, rows, columns);
             done(unit, s.c.data());
@@ -287,9 +378,18 @@ private:
         if (layout_.bits == 16) {
             alignas(64) bf16 h[1024];
             for (int i = 0; i < dim; i += 16) store_bf16(h + i, load(v + i));
-            bf16* half = reinterpret_cast<bf16*>(to + (key ? 0 : layout_.half()));
-            if (key) for (int i = 0; i < dim; ++i) half[(i / 2 * kBlock + slot) * 2 + i % 2] = h[i];
-            else for (int i = 0; i < dim; ++i) half[(slot / 2 * dim + i) * 2 + slot % 2] = h[i];
+            if (key) {
+                for (int i = 0; i < dim; i += 2) memcpy(to + (i / 2 * kBlock + slot) * 4, h + i, 4);
+                return;
+            }
+            for (int i = 0; i < dim; i += 16) {
+                uint8_t* pairs = to + layout_.half() + (slot / 2 * dim + i) * 4;
+                UVec both;
+                memcpy(&both, pairs, sizeof both);
+                const UVec value = extend(h + i);
+                both = slot % 2 ? (both & 0xffff) | value << 16 : (both & 0xffff0000) | value;
+                memcpy(pairs, &both, sizeof both);
+            }
             return;
         }
         Vec most = {};
@@ -305,41 +405,60 @@ private:
     }
 
     void attend(int member, const Layer& layer, int index) {
-#ifdef BERTH_AMX
-        if (amx_) shape_for_attention();
-#endif
-        const int heads = model_.kv_heads;
-        int task = next_task_.fetch_add(1, std::memory_order_relaxed), first = 0;
-        for (int row = 0; row < batch_->rows; ++row) {
-            const int tiles = (rows_of(row) + kTile - 1) / kTile, count = tiles * heads;
-            for (; task < first + count; task = next_task_.fetch_add(1, std::memory_order_relaxed))
-                attend_tile(member, layer, index, row, (task - first) % heads, (task - first) / heads);
-            first += count;
+        const auto take = [&] { return next_task_.fetch_add(1, std::memory_order_relaxed); };
+        const int count = static_cast<int>(tasks_.size());
+        AttentionScratch& s = scratch_[member].attention;
+        s.next.clear();
+        for (int now = take(), next = take(); now < count; now = next, next = take()) {
+            list_blocks(s.blocks, layer, index, tasks_[now]);
+            s.next.clear();
+            if (next < count && !same_head(tasks_[now], tasks_[next])) list_blocks(s.next, layer, index, tasks_[next]);
+            attend_tile(layer, tasks_[now], s);
         }
-        shape_products();
     }
 
-    int rows_of(int row) const { return (batch_->begins[row + 1] - batch_->begins[row]) * group_; }
+    // Attention of up to 16 rows: tokens x query heads of one KV head, counted from the request's first row.
+    struct Task { int row, kv_head, from, rows; };
 
-    void attend_tile(int member, const Layer& layer, int index, int row, int kv_head, int tile) {
-        const int begin = batch_->begins[row], from = tile * kTile, dim = model_.head_dim;
-        AttentionScratch& s = scratch_[member].attention;
-        Attention a{layout_, amx_, query_row(kv_head, begin) + size_t(from) * dim, y_.data(), s, 0, {}, {}, 0, 0};
-        a.rows = std::min(kTile, rows_of(row) - from);
-        a.scale = model_.attention_scale;
-        const auto sees = [&](int r) { return batch_->positions[row] + (from + r) / group_ + 1; };
-        const auto start = [&](int r) { return layer.window > 0 ? std::max(0, sees(r) - layer.window) : 0; };
-        const int first_block = start(0) / kBlock;
-        a.num_blocks = (sees(a.rows - 1) + kBlock - 1) / kBlock - first_block;
-        s.fit(a.num_blocks, dim);
-        for (int b = 0; b < a.num_blocks; ++b)
-            s.blocks[b] = block(index, batch_->tables[size_t(row) * batch_->width + first_block + b], kv_head);
-        for (int r = 0; r < a.rows; ++r) {
-            a.first[r] = start(r) - first_block * kBlock;
-            a.last[r] = sees(r) - first_block * kBlock;
+    void list_tasks() {
+        tasks_.clear();
+        for (int row = 0; row < batch_->rows; ++row) {
+            const int rows = (batch_->begins[row + 1] - batch_->begins[row]) * group_;
+            for (int from = 0; from < rows; from += kTile)
+                for (int head = 0; head < model_.kv_heads; ++head)
+                    tasks_.push_back({row, head, from, std::min(kTile, rows - from)});
+        }
+    }
+
+    static bool same_head(const Task& a, const Task& b) { return a.row == b.row && a.kv_head == b.kv_head; }
+
+    // The tokens [first, last) that row r of a task sees.
+    int last_seen(const Task& t, int r) const { return batch_->positions[t.row] + (t.from + r) / group_ + 1; }
+    int first_seen(const Layer& layer, const Task& t, int r) const {
+        return layer.window > 0 ? std::max(0, last_seen(t, r) - layer.window) : 0;
+    }
+
+    void list_blocks(std::vector<const uint8_t*>& blocks, const Layer& layer, int index, const Task& t) const {
+        blocks.clear();
+        const int32_t* table = batch_->tables + size_t(t.row) * batch_->width;
+        const int end = (last_seen(t, t.rows - 1) + kBlock - 1) / kBlock;
+        for (int b = first_seen(layer, t, 0) / kBlock; b < end; ++b) blocks.push_back(block(index, table[b], t.kv_head));
+    }
+
+    void attend_tile(const Layer& layer, const Task& t, AttentionScratch& s) {
+        const int begin = batch_->begins[t.row], dim = model_.head_dim;
+        const int origin = first_seen(layer, t, 0) / kBlock * kBlock, blocks = static_cast<int>(s.blocks.size());
+        const bf16* q = query_row(t.kv_head, begin) + size_t(t.from) * dim;
+        Attention a{layout_, amx_, q, y_.data(), s, t.rows, {}, {}, blocks, model_.attention_scale, s.next.data(),
+                    static_cast<int>(s.next.size())};
+        s.fit(blocks, dim);
+        for (int r = 0; r < t.rows; ++r) {
+            a.first[r] = first_seen(layer, t, r) - origin;
+            a.last[r] = last_seen(t, r) - origin;
         }
         a.run([&](int r) {
-            return size_t(begin + (from + r) / group_) * stride_ + (kv_head * group_ + (from + r) % group_) * size_t(dim);
+            const int token = begin + (t.from + r) / group_, head = t.kv_head * group_ + (t.from + r) % group_;
+            return size_t(token) * stride_ + size_t(head) * dim;
         });
     }
 
@@ -405,9 +524,9 @@ private:
         }
     }
 
-    void shape_products() const {
+    void shape_products([[maybe_unused]] int rows) const {
 #ifdef BERTH_AMX
-        if (amx_) shape_for_products();
+        if (amx_) shape_for_products(rows);
 #endif
     }
 
@@ -440,7 +559,9 @@ private:
     size_t stride_ = 0;                // elements of a row of x_ and y_
     std::vector<float> residual_;      // [tokens][hidden]
     std::vector<bf16> x_, y_, q_;      // inputs of a layer's products; attention's and SwiGLU's output; queries
+    Planes planes_;                    // x_ or y_ as 16-bit integers, where the weights are int8
     std::vector<int> row_of_;          // token -> row
+    std::vector<Task> tasks_;          // of attention, the same in every layer
     std::vector<Best> best_;           // [members][wanted]
     std::atomic<int> next_task_{0};
     std::atomic<bool> finite_{true};

