@@ -74,6 +74,8 @@ export const enDeployments = {
     maxLen: "Context length, tokens",
     maxSeqs: "Sequences at once",
     kv: "KV cache",
+    kvDtype: "KV precision",
+    kvDtypes: { auto: "Auto", int8: "int8" },
     maxTokens: "Default max tokens",
     submit: "Create deployment",
     done: (name: string) => `${name} is created and being placed`,

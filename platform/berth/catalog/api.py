@@ -15,7 +15,7 @@ from berth.api.views import BerthViewSet
 from berth.catalog import selectors, services
 from berth.catalog.models import Model, SourceKind
 from berth.deployments.fit import fit_of
-from berth.deployments.models import Engine
+from berth.deployments.models import Dtype, Engine, KvDtype
 from berth.deployments.serializers import FitSerializer
 
 
@@ -41,10 +41,11 @@ class ModelCreateSerializer(serializers.Serializer[Model]):
 
 class FitSettingsSerializer(serializers.Serializer[Any]):
     engine = serializers.ChoiceField(choices=Engine.choices, default=Engine.NATIVE)
-    dtype = serializers.ChoiceField(choices=[("bf16", "bf16"), ("fp32", "fp32")], default="bf16")
+    dtype = serializers.ChoiceField(choices=Dtype.choices, default=Dtype.BF16)
     max_model_len = serializers.IntegerField(required=False, allow_null=True, default=None, min_value=16)
     max_num_seqs = serializers.IntegerField(default=32, min_value=1, max_value=1024)
     kv_bytes = serializers.IntegerField(default=256 << 20, min_value=1, max_value=1 << 50)
+    kv_dtype = serializers.ChoiceField(choices=KvDtype.choices, default=KvDtype.AUTO)
     replicas = serializers.IntegerField(default=1, min_value=0, max_value=1000)
 
 

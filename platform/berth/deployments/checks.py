@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from berth.catalog.models import ModelState
 from berth.core.errors import Conflict, Invalid
-from berth.deployments.models import Deployment, DesiredState, Engine
+from berth.deployments.models import Deployment, DesiredState, Dtype, Engine, KvDtype
 from berth.deployments.needs import longest_of, needs_of_deployment
 from berth.tenants.models import CapacityQuota
 from gpuruntime.modelinfo import MemoryNeeds
 
 MAX_REPLICAS = 1000
 MAX_NUM_SEQS = 1024
-DTYPES = ("bf16", "fp32")
 
 
 def check_settings(deployment: Deployment) -> None:
@@ -21,15 +20,24 @@ def check_settings(deployment: Deployment) -> None:
         raise Invalid(f"{model.name} is {model.state}: {model.reason or 'wait until it is ready'}", field="model")
     _within("replica_count", deployment.replica_count, 0, MAX_REPLICAS)
     _within("max_num_seqs", deployment.max_num_seqs, 1, MAX_NUM_SEQS)
-    if deployment.engine not in Engine.values:
-        raise Invalid(f"{deployment.engine!r}: expected one of {', '.join(Engine.values)}", field="engine")
-    if deployment.dtype not in DTYPES:
-        raise Invalid(f"{deployment.dtype!r}: expected one of {', '.join(DTYPES)}", field="dtype")
+    _one_of("engine", deployment.engine, Engine.values)
+    _one_of("dtype", deployment.dtype, Dtype.values)
+    _one_of("kv_dtype", deployment.kv_dtype, KvDtype.values)
+    check_engine(deployment.engine, deployment.dtype, deployment.kv_dtype)
     if deployment.max_model_len is not None:
         _within("max_model_len", deployment.max_model_len, 16, model.context_length)
     longest = longest_of(model, deployment.max_model_len)
     _within("default_max_tokens", deployment.default_max_tokens, 1, longest)
     check_kv(needs_of_deployment(deployment), longest)
+
+
+def check_engine(engine: str, dtype: str, kv_dtype: str) -> None:
+    """int8 weights and int8 K and V are the native engine's own; vLLM would be started without them."""
+    if engine == Engine.NATIVE:
+        return
+    for field, value, others in (("dtype", dtype, "bf16 or fp32"), ("kv_dtype", kv_dtype, "auto")):
+        if value == "int8":
+            raise Invalid(f"int8: {engine} takes {others}; the native engine takes int8", field=field)
 
 
 def check_kv(needs: MemoryNeeds, longest: int) -> None:
@@ -45,6 +53,11 @@ def check_kv(needs: MemoryNeeds, longest: int) -> None:
 def _within(field: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
         raise Invalid(f"{value}: expected {low} to {high}", field=field)
+
+
+def _one_of(field: str, value: str, expected: list[str]) -> None:
+    if value not in expected:
+        raise Invalid(f"{value!r}: expected one of {', '.join(expected)}", field=field)
 
 
 def check_quota(deployment: Deployment) -> None:

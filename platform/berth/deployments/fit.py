@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from berth.catalog.models import Model, ModelState
 from berth.core.errors import Invalid
-from berth.deployments.checks import check_kv
+from berth.deployments.checks import check_engine, check_kv
 from berth.deployments.needs import longest_of, needs_of
 from berth.fleet.models import Gpu
 from berth.fleet.seats import units_needed
@@ -53,12 +53,21 @@ def fit_of(
     max_model_len: int | None,
     max_num_seqs: int,
     kv_bytes: int,
+    kv_dtype: str,
     replicas: int,
 ) -> Fit:
     """Raises ``Invalid`` for settings the model cannot run with."""
     if model.state != ModelState.READY:
         raise Invalid(f"{model.name} is {model.state}: {model.reason or 'wait until it is ready'}", field="model")
-    needs = needs_of(model, dtype=dtype, max_model_len=max_model_len, max_num_seqs=max_num_seqs, kv_bytes=kv_bytes)
+    check_engine(engine, dtype, kv_dtype)
+    needs = needs_of(
+        model,
+        dtype=dtype,
+        max_model_len=max_model_len,
+        max_num_seqs=max_num_seqs,
+        kv_bytes=kv_bytes,
+        kv_dtype=kv_dtype,
+    )
     longest = longest_of(model, max_model_len)
     check_kv(needs, longest)
     rows = devices().filter(present=True).select_related("node").order_by("node__name", "index", "id")

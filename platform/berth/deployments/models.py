@@ -18,6 +18,19 @@ class Engine(models.TextChoices):
     VLLM = "vllm"
 
 
+class Dtype(models.TextChoices):
+    BF16 = "bf16", "bf16"
+    INT8 = "int8", "int8"
+    FP32 = "fp32", "fp32"
+
+
+class KvDtype(models.TextChoices):
+    """Of K and V. ``auto``: as ``Dtype``, and bf16 beside int8 weights."""
+
+    AUTO = "auto", "auto"
+    INT8 = "int8", "int8"
+
+
 class Deployment(TenantOwned):
     """A model served under a name. ``tenant`` owns it; others use it by contract. ``name`` doubles as ``model``."""
 
@@ -29,7 +42,8 @@ class Deployment(TenantOwned):
     desired_state = models.CharField(max_length=16, choices=DesiredState.choices, default=DesiredState.RUNNING)
     replica_count = models.PositiveIntegerField(default=1)
     engine = models.CharField(max_length=16, choices=Engine.choices, default=Engine.NATIVE)
-    dtype = models.CharField(max_length=8, choices=[("bf16", "bf16"), ("fp32", "fp32")], default="bf16")
+    dtype = models.CharField(max_length=8, choices=Dtype.choices, default=Dtype.BF16)
+    kv_dtype = models.CharField(max_length=8, choices=KvDtype.choices, default=KvDtype.AUTO)
     max_model_len = models.PositiveIntegerField(null=True, blank=True)
     max_num_seqs = models.PositiveIntegerField(default=32)
     kv_bytes = models.BigIntegerField(default=256 << 20)

@@ -10,11 +10,17 @@ from gpuruntime.modelinfo import DEFAULT_CONTEXT, MemoryNeeds, memory_needs
 
 
 def needs_of(
-    model: Model, *, dtype: str = "bf16", max_model_len: int | None = None, max_num_seqs: int = 32, kv_bytes: int
+    model: Model,
+    *,
+    dtype: str = "bf16",
+    max_model_len: int | None = None,
+    max_num_seqs: int = 32,
+    kv_bytes: int,
+    kv_dtype: str = "auto",
 ) -> MemoryNeeds:
     """Predicted from the headers that registration read. Raises ``Invalid`` for what the model cannot run with."""
     try:
-        return memory_needs(info_of(model.header), dtype, max_model_len, max_num_seqs, kv_bytes)
+        return memory_needs(info_of(model.header), dtype, max_model_len, max_num_seqs, kv_bytes, kv_dtype=kv_dtype)
     except ValueError as error:
         field = str(error).split(" ", 1)[0]
         raise Invalid(str(error), field=field) from error
@@ -27,6 +33,7 @@ def needs_of_deployment(deployment: Deployment) -> MemoryNeeds:
         max_model_len=deployment.max_model_len,
         max_num_seqs=deployment.max_num_seqs,
         kv_bytes=deployment.kv_bytes,
+        kv_dtype=deployment.kv_dtype,
     )
 
 

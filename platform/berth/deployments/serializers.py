@@ -8,12 +8,11 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from berth.catalog.models import Model
-from berth.deployments.models import Deployment, Engine, Replica, ReplicaState
+from berth.deployments.models import Deployment, Dtype, Engine, KvDtype, Replica, ReplicaState
 from berth.deployments.needs import needs_of_deployment
 from berth.slas.api import ServiceClassSerializer
 from berth.tenants.serializers import TenantRefSerializer
 
-DTYPES = [("bf16", "bf16"), ("fp32", "fp32")]
 SUMMARY_STATES = [(name, name) for name in ("running", "starting", "degraded", "failed", "stopping", "stopped")]
 
 
@@ -48,8 +47,8 @@ class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
         model = Deployment
         fields = [
             "id", "tenant", "name", "model", "service_class", "state", "desired_state", "replica_count", "engine",
-            "dtype", "max_model_len", "max_num_seqs", "kv_bytes", "default_max_tokens", "memory_bytes", "created_at",
-            "updated_at",
+            "dtype", "max_model_len", "max_num_seqs", "kv_bytes", "kv_dtype", "default_max_tokens", "memory_bytes",
+            "created_at", "updated_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -58,16 +57,17 @@ class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
 
 
 class DeploymentChangeSerializer(serializers.Serializer[Deployment]):
-    """Fields of a runtime (model, engine, dtype, lengths, memory) change only while nothing runs."""
+    """Fields of a runtime (model, engine, dtypes, lengths, memory) change only while nothing runs."""
 
     model = serializers.CharField(required=False, max_length=80, help_text="id or name")
     service_class = serializers.CharField(required=False, max_length=40, help_text="id or name")
     replica_count = serializers.IntegerField(required=False, min_value=0, max_value=1000)
     engine = serializers.ChoiceField(required=False, choices=Engine.choices)
-    dtype = serializers.ChoiceField(required=False, choices=DTYPES)
+    dtype = serializers.ChoiceField(required=False, choices=Dtype.choices)
     max_model_len = serializers.IntegerField(required=False, allow_null=True, min_value=16, max_value=1 << 30)
     max_num_seqs = serializers.IntegerField(required=False, min_value=1, max_value=1024)
     kv_bytes = serializers.IntegerField(required=False, min_value=1, max_value=1 << 50)
+    kv_dtype = serializers.ChoiceField(required=False, choices=KvDtype.choices)
     default_max_tokens = serializers.IntegerField(required=False, min_value=1, max_value=1 << 30)
 
 

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 # What a runtime is started with; a change needs another process.
-RUNTIME_FIELDS = ("model", "engine", "dtype", "max_model_len", "max_num_seqs", "kv_bytes")
+RUNTIME_FIELDS = ("model", "engine", "dtype", "max_model_len", "max_num_seqs", "kv_bytes", "kv_dtype")
 LIVE_FIELDS = ("service_class", "replica_count", "default_max_tokens")
 
 

@@ -48,5 +48,6 @@ def engine_settings(deployment: Deployment) -> protocol.EngineSettings:
         max_num_seqs=deployment.max_num_seqs,
         kv_bytes=deployment.kv_bytes,
         dtype=deployment.dtype,  # type: ignore[arg-type]
+        kv_dtype=deployment.kv_dtype,  # type: ignore[arg-type]
         default_max_tokens=deployment.default_max_tokens,
     )

@@ -73,10 +73,11 @@ class TestDeployments(ReadCase, WriteCase, BadInputCase):
         return [
             *(("post", self.url(), {**good, name: value}, name) for name, value in [
                 ("name", "not a slug"), ("name", ""), ("model", "none"), ("model", half), ("service_class", "none"),
-                ("engine", "magic"), ("dtype", "int1"), ("max_model_len", 8193), ("max_model_len", "x"),
-                ("max_num_seqs", 0), ("kv_bytes", 1), ("kv_bytes", 1 << 60), ("replica_count", -1),
-                ("default_max_tokens", 0), ("default_max_tokens", 5000),
+                ("engine", "magic"), ("dtype", "int1"), ("kv_dtype", "fp8"), ("max_model_len", 8193),
+                ("max_model_len", "x"), ("max_num_seqs", 0), ("kv_bytes", 1), ("kv_bytes", 1 << 60),
+                ("replica_count", -1), ("default_max_tokens", 0), ("default_max_tokens", 5000),
             ]),
+            ("post", self.url(), {**good, "engine": "vllm", "dtype": "int8"}, "dtype"),
             *(("post", self.url(), {k: v for k, v in good.items() if k != name}, name) for name in good),
             ("post", self.url(one, "scale"), {"replicas": 1001}, "replicas"),
             ("post", self.url(one, "scale"), {}, "replicas"),
@@ -228,6 +229,7 @@ class TestModels(ReadCase, WriteCase, BadInputCase):
             ("post", self.url(one, "fit"), {"kv_bytes": 1}, "kv_bytes"),
             ("post", self.url(one, "fit"), {"max_model_len": 9000}, "max_model_len"),
             ("post", self.url(one, "fit"), {"dtype": "fp8"}, "dtype"),
+            ("post", self.url(one, "fit"), {"engine": "vllm", "kv_dtype": "int8"}, "kv_dtype"),
         ]
 
 

@@ -107,6 +107,12 @@ def test_one_without_a_seat_ends_when_drained() -> None:
     assert drain_replica(replica=replica, reason="not wanted any more").state == "stopped"
 
 
+def test_a_runtime_is_told_the_dtypes_that_were_chosen() -> None:
+    replica = seated(make_deployment(dtype="int8", kv_dtype="int8"))
+    engine = desired_for(replica.node).replicas[0].engine
+    assert (engine.dtype, engine.kv_dtype) == ("int8", "int8")
+
+
 def test_the_desired_state_of_a_node_holds_what_a_runtime_needs() -> None:
     deployment = make_deployment(max_model_len=1024, kv_bytes=64 << 20, default_max_tokens=99)
     replica = seated(deployment)

@@ -60,10 +60,47 @@ def test_one_full_request_must_fit_into_its_kv_memory() -> None:
     assert refused.value.field == "kv_bytes"
 
 
+def test_int8_halves_what_weights_and_kv_take() -> None:
+    plain = needs_of_deployment(make_deployment(kv_bytes=256 * MIB))
+    weights = needs_of_deployment(make_deployment(kv_bytes=256 * MIB, dtype="int8"))
+    kv = needs_of_deployment(make_deployment(kv_bytes=256 * MIB, kv_dtype="int8"))
+    # The table stays bf16; every other weight, and the head's copy of the table, is one byte and its row's scale.
+    table = 49_152 * 576
+    scales = weights.weights_bytes - table * 2 - 134_515_008
+    assert 0 < scales < 134_515_008 // 100
+    assert weights.total_bytes - plain.total_bytes == scales - 134_515_008
+    # A head of 64 values and an fp32 scale. The bytes of the cache are what was asked for: they hold more tokens.
+    assert kv.kv_bytes_per_token == 2 * 30 * 3 * (64 + 4)
+    assert kv.kv_capacity_tokens == 256 * MIB // 12_240 // 16 * 16
+    assert (kv.kv_bytes, kv.total_bytes) == (256 * MIB, plain.total_bytes)
+
+    make_deployment(max_model_len=2048, kv_bytes=2048 * 12_240, kv_dtype="int8")
+    with pytest.raises(Invalid, match="one request may have 2048") as refused:
+        make_deployment(max_model_len=2048, kv_bytes=2048 * 12_240)
+    assert refused.value.field == "kv_bytes"
+
+
+@pytest.mark.parametrize(
+    ("field", "settings", "message"),
+    [
+        ("dtype", {"dtype": "fp8"}, "'fp8': expected one of bf16, int8, fp32"),
+        ("kv_dtype", {"kv_dtype": "bf16"}, "'bf16': expected one of auto, int8"),
+        ("dtype", {"dtype": "int8", "engine": "vllm"}, "int8: vllm takes bf16 or fp32; the native engine takes int8"),
+        ("kv_dtype", {"kv_dtype": "int8", "engine": "vllm"}, "int8: vllm takes auto; the native engine takes int8"),
+    ],
+)
+def test_dtypes_that_an_engine_does_not_run_are_refused(field: str, settings: dict[str, str], message: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        make_deployment(**settings)
+    assert (refused.value.field, str(refused.value)) == (field, message)
+
+
 def test_what_a_runtime_was_started_with_changes_only_at_rest() -> None:
     deployment = make_deployment()
     with pytest.raises(Conflict, match="max_num_seqs: stop the deployment first"):
         change_deployment(deployment=deployment, actor="t", max_num_seqs=8)
+    with pytest.raises(Conflict, match="kv_dtype: stop the deployment first"):
+        change_deployment(deployment=deployment, actor="t", kv_dtype="int8")
     replica = create_replica(deployment=deployment, reason="")
     stop_deployment(deployment=deployment, actor="t")
     with pytest.raises(Conflict):
@@ -90,11 +127,14 @@ def test_only_what_stands_still_is_deleted() -> None:
 
 
 def test_a_clone_is_the_same_under_another_name() -> None:
-    deployment = make_deployment(max_num_seqs=5, max_model_len=1024, kv_bytes=100 * MIB, replica_count=2)
+    deployment = make_deployment(
+        max_num_seqs=5, max_model_len=1024, kv_bytes=100 * MIB, replica_count=2, dtype="int8", kv_dtype="int8"
+    )
     stop_deployment(deployment=deployment, actor="t")
     clone = clone_deployment(deployment=deployment, name="copy", actor="t")
     same = ("tenant_id", "model_id", "service_class_id", "max_num_seqs", "max_model_len", "kv_bytes", "replica_count")
     assert [getattr(clone, f) for f in same] == [getattr(deployment, f) for f in same]
+    assert (clone.dtype, clone.kv_dtype) == ("int8", "int8")
     assert (clone.name, clone.desired_state) == ("copy", "running")
     with pytest.raises(Conflict, match="copy"):
         clone_deployment(deployment=deployment, name="copy", actor="t")

@@ -24,7 +24,7 @@ import { percent } from "../../lib/format";
 import { slugError, toSlug } from "../../lib/slug";
 import { classLine } from "./classLine";
 import classes from "./Deployments.module.css";
-import { DTYPES, ENGINES, INITIAL, toCreate, toFit, type Values } from "./deploymentForm";
+import { DTYPES, ENGINES, fieldOf, INITIAL, KV_DTYPES, toCreate, toFit, type Values } from "./deploymentForm";
 import { FitCheck } from "./FitCheck";
 
 /** A model that is not ready is listed with what it waits for, so that nobody looks for it in vain. */
@@ -60,6 +60,10 @@ export function CreateDeploymentDrawer({ opened, onClose }: { opened: boolean; o
       onSuccess: () => {
         notifications.show({ message: words.done(values.name) });
         close();
+      },
+      onError: (error) => {
+        const field = fieldOf(error);
+        if (field) form.setFieldError(field, error.message);
       },
     }),
   );
@@ -127,6 +131,12 @@ export function CreateDeploymentDrawer({ opened, onClose }: { opened: boolean; o
               suffix=" MiB"
               thousandSeparator
               {...form.getInputProps("kv_mib")}
+            />
+            <Select
+              label={words.kvDtype}
+              data={KV_DTYPES.map((value) => ({ value, label: words.kvDtypes[value] }))}
+              allowDeselect={false}
+              {...form.getInputProps("kv_dtype")}
             />
             <NumberInput
               label={words.maxTokens}

@@ -8,6 +8,7 @@ import classes from "./DeploymentSettings.module.css";
 export function DeploymentSettings({ deployment: d }: { deployment: Deployment }) {
   const words = t.deployments.form;
   const engines = words.engines as Record<string, string>;
+  const kvDtypes = words.kvDtypes as Record<string, string>;
   const rows: [string, React.ReactNode][] = [
     [
       t.deployments.facts.id,
@@ -20,6 +21,7 @@ export function DeploymentSettings({ deployment: d }: { deployment: Deployment }
     [words.maxLen, d.max_model_len ? integer(d.max_model_len) : t.deployments.modelsOwn],
     [words.maxSeqs, integer(d.max_num_seqs)],
     [words.kv, bytes(d.kv_bytes)],
+    [words.kvDtype, kvDtypes[d.kv_dtype] ?? d.kv_dtype],
     [words.maxTokens, integer(d.default_max_tokens)],
     [words.replicas, integer(d.replica_count)],
     [t.deployments.columns.created, <TimeAgo key="created" at={d.created_at} />],

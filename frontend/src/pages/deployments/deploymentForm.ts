@@ -1,8 +1,10 @@
+import { ApiError } from "../../api/errors";
 import type { DeploymentCreate, FitRequest } from "../../api/types";
 
 export const MIB = 1 << 20;
 export const ENGINES = ["native", "vllm"] as const;
-export const DTYPES = ["bf16", "fp32"] as const;
+export const DTYPES = ["bf16", "int8", "fp32"] as const;
+export const KV_DTYPES = ["auto", "int8"] as const;
 
 export interface Values {
   tenant: string;
@@ -15,6 +17,7 @@ export interface Values {
   max_model_len: number | "";
   max_num_seqs: number;
   kv_mib: number;
+  kv_dtype: (typeof KV_DTYPES)[number];
   default_max_tokens: number;
 }
 
@@ -29,6 +32,7 @@ export const INITIAL: Values = {
   max_model_len: "",
   max_num_seqs: 32,
   kv_mib: 256,
+  kv_dtype: "auto",
   default_max_tokens: 512,
 };
 
@@ -39,6 +43,7 @@ function shared(values: Values) {
     max_model_len: values.max_model_len || null,
     max_num_seqs: values.max_num_seqs,
     kv_bytes: values.kv_mib * MIB,
+    kv_dtype: values.kv_dtype,
   };
 }
 
@@ -56,4 +61,13 @@ export function toCreate(values: Values, tenant: string): DeploymentCreate {
     replica_count: values.replicas,
     default_max_tokens: values.default_max_tokens,
   };
+}
+
+const FIELDS: Record<string, keyof Values> = { replica_count: "replicas", kv_bytes: "kv_mib" };
+
+/** The field of the form that a refusal is about, if it names one. */
+export function fieldOf(error: Error): keyof Values | null {
+  const field = error instanceof ApiError ? error.field : undefined;
+  if (!field) return null;
+  return FIELDS[field] ?? (field in INITIAL ? (field as keyof Values) : null);
 }

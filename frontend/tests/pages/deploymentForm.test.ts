@@ -1,0 +1,44 @@
+import { expect, test } from "vitest";
+import { ApiError } from "../../src/api/errors";
+import { fieldOf, INITIAL, toCreate, toFit } from "../../src/pages/deployments/deploymentForm";
+
+test("what is sent says bf16 and auto until another is chosen", () => {
+  expect(toFit(INITIAL)).toEqual({
+    engine: "native",
+    dtype: "bf16",
+    max_model_len: null,
+    max_num_seqs: 32,
+    kv_bytes: 268435456,
+    kv_dtype: "auto",
+    replicas: 1,
+  });
+});
+
+test("int8 weights and int8 KV are sent to the fit check and to the deployment alike", () => {
+  const values = { ...INITIAL, dtype: "int8", kv_dtype: "int8", model: "mdl_1", name: "small" } as const;
+  expect(toFit(values)).toMatchObject({ dtype: "int8", kv_dtype: "int8" });
+  expect(toCreate(values, "ten_1")).toMatchObject({
+    tenant: "ten_1",
+    model: "mdl_1",
+    name: "small",
+    dtype: "int8",
+    kv_dtype: "int8",
+    replica_count: 1,
+  });
+});
+
+test.each([
+  ["kv_dtype", "kv_dtype"],
+  ["dtype", "dtype"],
+  ["kv_bytes", "kv_mib"],
+  ["replica_count", "replicas"],
+  ["unheard_of", null],
+  [undefined, null],
+])("a refusal of %s stands at %s", (field, shown) => {
+  const error = new ApiError({ status: 400, title: "Bad", detail: "No", ...(field && { field }) });
+  expect(fieldOf(error)).toBe(shown);
+});
+
+test("what is no answer of the API stands at no field", () => {
+  expect(fieldOf(new Error("offline"))).toBeNull();
+});
