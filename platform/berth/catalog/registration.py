@@ -146,7 +146,7 @@ def _copy(source: Path, target: Path, info: ModelInfo, progress: Progress) -> di
 
 
 def _convert(source: Path, target: Path, info: ModelInfo, progress: Progress) -> None:
-    """In a process of its own: it needs torch and transformers, memory, and reads a file that others made."""
+    """In a process of its own: it needs torch, memory, and reads a file that others made."""
     expected = max(1, info.parameter_count * _BF16_BYTES)
     files.require_space(target.parent, expected)
 
