@@ -28,15 +28,15 @@ test("int8 weights and int8 KV are sent to the fit check and to the deployment a
 });
 
 test.each([
-  ["kv_dtype", "kv_dtype"],
-  ["dtype", "dtype"],
-  ["kv_bytes", "kv_mib"],
-  ["replica_count", "replicas"],
-  ["unheard_of", null],
+  ["kv_dtype", { field: "kv_dtype", advanced: true }],
+  ["kv_bytes", { field: "kv_mib", advanced: true }],
+  ["replica_count", { field: "replicas", advanced: false }],
+  ["name", { field: "name", advanced: false }],
+  ["tenant", null],
   [undefined, null],
-])("a refusal of %s stands at %s", (field, shown) => {
+])("a refusal of %s stands where it can be seen", (field, shown) => {
   const error = new ApiError({ status: 400, title: "Bad", detail: "No", ...(field && { field }) });
-  expect(fieldOf(error)).toBe(shown);
+  expect(fieldOf(error)).toEqual(shown);
 });
 
 test("what is no answer of the API stands at no field", () => {

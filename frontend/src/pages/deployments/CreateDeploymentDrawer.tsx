@@ -62,8 +62,9 @@ export function CreateDeploymentDrawer({ opened, onClose }: { opened: boolean; o
         close();
       },
       onError: (error) => {
-        const field = fieldOf(error);
-        if (field) form.setFieldError(field, error.message);
+        const refused = fieldOf(error);
+        if (refused) form.setFieldError(refused.field, error.message);
+        if (refused?.advanced) more.open();
       },
     }),
   );
@@ -147,7 +148,7 @@ export function CreateDeploymentDrawer({ opened, onClose }: { opened: boolean; o
           </div>
         </Collapse>
         <FitCheck model={form.values.model || null} request={toFit(form.values)} />
-        <FormError error={create.error} />
+        <FormError error={fieldOf(create.error) ? null : create.error} />
         <Group justify="flex-end" gap="xs">
           <Button variant="default" onClick={close}>
             {t.actions.cancel}

@@ -63,11 +63,24 @@ export function toCreate(values: Values, tenant: string): DeploymentCreate {
   };
 }
 
-const FIELDS: Record<string, keyof Values> = { replica_count: "replicas", kv_bytes: "kv_mib" };
+/** What the API calls them. The tenant is no field of the form where the page is one tenant's. */
+const FIELDS: Record<string, keyof Values> = {
+  name: "name",
+  model: "model",
+  service_class: "service_class",
+  replica_count: "replicas",
+  engine: "engine",
+  dtype: "dtype",
+  max_model_len: "max_model_len",
+  max_num_seqs: "max_num_seqs",
+  kv_bytes: "kv_mib",
+  kv_dtype: "kv_dtype",
+  default_max_tokens: "default_max_tokens",
+};
+const ALWAYS_SHOWN: readonly (keyof Values)[] = ["name", "model", "service_class", "replicas"];
 
-/** The field of the form that a refusal is about, if it names one. */
-export function fieldOf(error: Error): keyof Values | null {
-  const field = error instanceof ApiError ? error.field : undefined;
-  if (!field) return null;
-  return FIELDS[field] ?? (field in INITIAL ? (field as keyof Values) : null);
+/** The field of the form that a refusal is about, and whether it stands in the part that may be folded. */
+export function fieldOf(error: Error | null): { field: keyof Values; advanced: boolean } | null {
+  const field = error instanceof ApiError && error.field ? FIELDS[error.field] : undefined;
+  return field ? { field, advanced: !ALWAYS_SHOWN.includes(field) } : null;
 }
