@@ -54,7 +54,7 @@ class NativeExecutor:
         self.num_blocks = config.kv_bytes // block_bytes
         if self.num_blocks == 0:
             raise ValueError(f"kv_bytes {config.kv_bytes}: one block of {BLOCK_TOKENS} tokens takes {block_bytes}")
-        source = WeightSource(config.model_path, torch.bfloat16)
+        source = WeightSource(config.model_path, torch.float32 if config.dtype == "int8" else torch.bfloat16)
         self._weights = NativeWeights(source, model_config, max_len, int8=config.dtype == "int8")
         self.weights_bytes = self._weights.nbytes
         self._memory = huge_memory(self.num_blocks * block_bytes)

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "model.h"
+#include "kv.h"
 
 struct AttentionScratch {
     std::vector<float> scores;      // [16][stride]

@@ -58,13 +58,3 @@ struct Batch {
 };
 
 }  // extern "C"
-
-constexpr int kBlock = 16;  // tokens of a KV block
-
-// One layer's K and V of one block and KV head: K as [head_dim / 2 pairs][16 tokens][2], then V as [8 token pairs]
-// [head_dim][2]. In int8 each run of 32 is [even 16 | odd 16] and the tokens' scales follow: 16 of K, 16 of V.
-struct KvLayout {
-    int head_dim, bits;
-    size_t half() const { return size_t(kBlock) * head_dim * bits / 8; }
-    size_t bytes() const { return 2 * half() + (bits == 8 ? 2 * kBlock * sizeof(float) : 0); }
-};

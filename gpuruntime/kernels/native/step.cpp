@@ -17,14 +17,11 @@
 
 #include "attention.h"
 #include "model.h"
+#include "product.h"
 #include "team.h"
 #include "tile.h"
 
 namespace {
-
-constexpr int kPair = 32;  // columns of one unit of tiles: two column tiles
-
-int round_up(int n, int to) { return (n + to - 1) / to * to; }
 
 enum Phase { kNorm, kQkv, kAttention, kOut, kGateUp, kDown, kHead, kPhases };
 
@@ -32,118 +29,6 @@ struct Scratch {
     std::vector<float> c;         // [rows, rounded up][columns of a unit]
     AttentionScratch attention;
 };
-
-// Rows of 16-bit integers with a scale each, as two planes of bytes: value = scale * (256 high + low). int8 weights meet
-// activations of 16 bits: rounding those to 8 bits costs ten times the accuracy that rounding the weights does.
-struct Planes {
-    std::vector<int8_t> high;
-    std::vector<uint8_t> low;
-    std::vector<float> scale;
-    size_t stride = 0;
-
-    void fit(int rows, int columns) {
-        stride = round_up(columns, 64) + 64;
-        if (high.size() < rows * stride) high.resize(rows * stride), low.resize(rows * stride);
-        if (scale.size() < size_t(rows)) scale.resize(rows);
-    }
-
-    // Row r from the vectors at(0), at(16), ...
-    template <class At>
-    void put(int r, int columns, At at) {
-        Vec most = {};
-        for (int i = 0; i < columns; i += 16) most = larger(most, larger(at(i), -at(i)));
-        const float top = maximum(most), inverse = top > 0 ? 32767.0f / top : 0.0f;
-        scale[r] = top / 32767.0f;
-        for (int i = 0; i < columns; i += 16) {
-            const Vec v = at(i) * inverse;
-            const IVec whole = __builtin_convertvector(v + (v < 0 ? splat(-0.5f) : splat(0.5f)), IVec);
-            shorten(&high[r * stride + i], whole >> 8);
-            shorten(reinterpret_cast<int8_t*>(&low[r * stride + i]), whole & 255);
-        }
-    }
-};
-
-// c[16 rows][32] of row stride ldc = rows of planes from `row` on times two column tiles of int8 over `steps` tiles.
-void multiply(float* c, size_t ldc, const Planes& a, int row, const int8_t* b, int steps, int rows, bool amx) {
-    constexpr size_t kBytes = 1024, kStep = 2 * kBytes;
-    const int8_t* high = &a.high[row * a.stride];
-    const uint8_t* low = &a.low[row * a.stride];
-    alignas(64) int32_t sums[4][kTile][16];   // high and low bytes with the first column tile, then with the second
-#ifdef BERTH_AMX
-    if (amx) {
-        _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
-        for (int k = 0; k < steps; ++k, b += kStep) {
-            _tile_loadd(4, high + k * 64, a.stride);
-            _tile_loadd(5, low + k * 64, a.stride);
-            _tile_loadd(6, b, 64);
-            _tile_loadd(7, b + kBytes, 64);
-            _tile_dpbssd(0, 4, 6);
-            _tile_dpbusd(1, 5, 6);
-            _tile_dpbssd(2, 4, 7);
-            _tile_dpbusd(3, 5, 7);
-        }
-        _tile_stored(0, sums[0], 64);
-        _tile_stored(1, sums[1], 64);
-        _tile_stored(2, sums[2], 64);
-        _tile_stored(3, sums[3], 64);
-    } else
-#endif
-    {
-        for (int r = 0; r < rows; ++r)
-            for (int tile = 0; tile < 2; ++tile) {
-                IVec high_sums = {}, low_sums = {};
-                for (int k = 0; k < steps; ++k)
-                    portable_product(&high_sums, &low_sums, high + r * a.stride + k * 64, low + r * a.stride + k * 64,
-                                     b + k * kStep + tile * kBytes, 16);
-                memcpy(sums[2 * tile][r], &high_sums, sizeof high_sums);
-                memcpy(sums[2 * tile + 1][r], &low_sums, sizeof low_sums);
-            }
-    }
-    for (int r = 0; r < rows; ++r)
-        for (int tile = 0; tile < 2; ++tile) {
-            IVec high_sums, low_sums;
-            memcpy(&high_sums, sums[2 * tile][r], sizeof high_sums);
-            memcpy(&low_sums, sums[2 * tile + 1][r], sizeof low_sums);
-            const Vec total = __builtin_convertvector(high_sums, Vec) * 256.0f + __builtin_convertvector(low_sums, Vec);
-            store(c + r * ldc + tile * kTile, total * a.scale[row + r]);
-        }
-}
-
-// c[32 or 16 rows][32] of row stride ldc = a (row stride lda) times two column tiles over `steps` tiles of depth.
-void multiply(float* c, size_t ldc, const bf16* a, size_t lda, const bf16* b, int steps, int rows, bool amx) {
-    constexpr size_t kStep = 2 * kTileElements;
-#ifdef BERTH_AMX
-    if (amx) {
-        const bool two = rows > kTile;
-        _tile_zero(0); _tile_zero(1);
-        if (two) { _tile_zero(2); _tile_zero(3); }
-        for (int k = 0; k < steps; ++k, b += kStep) {
-            _tile_loadd(4, a + k * kDepth, lda * 2);
-            _tile_loadd(6, b, 64);
-            _tile_loadd(7, b + kTileElements, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_dpbf16ps(1, 4, 7);
-            if (two) {
-                _tile_loadd(5, a + kTile * lda + k * kDepth, lda * 2);
-                _tile_dpbf16ps(2, 5, 6);
-                _tile_dpbf16ps(3, 5, 7);
-            }
-        }
-        _tile_stored(0, c, ldc * 4);
-        _tile_stored(1, c + kTile, ldc * 4);
-        if (two) {
-            _tile_stored(2, c + kTile * ldc, ldc * 4);
-            _tile_stored(3, c + kTile * ldc + kTile, ldc * 4);
-        }
-        return;
-    }
-#endif
-    for (int row = 0; row < rows; ++row) store(c + row * ldc, Vec{}), store(c + row * ldc + kTile, Vec{});
-    for (int k = 0; k < steps; ++k, b += kStep) {
-        portable_product(c, ldc, a + k * kDepth, lda, b, 32, rows, kTile);
-        portable_product(c + kTile, ldc, a + k * kDepth, lda, b + kTileElements, 32, rows, kTile);
-    }
-}
 
 class Step {
 public:
@@ -372,36 +257,9 @@ private:
     }
 
     void write_kv(const float* v, int layer, int token, int kv_head, bool key) const {
-        const int at = position(token), row = row_of_[token], slot = at % kBlock, dim = model_.head_dim;
-        uint8_t* to = block(layer, batch_->tables[size_t(row) * batch_->width + at / kBlock], kv_head);
-        // Element i of the token: where its pair of elements (of K) or tokens (of V) keeps it; model.h draws it.
-        if (layout_.bits == 16) {
-            alignas(64) bf16 h[1024];
-            for (int i = 0; i < dim; i += 16) store_bf16(h + i, load(v + i));
-            if (key) {
-                for (int i = 0; i < dim; i += 2) memcpy(to + (i / 2 * kBlock + slot) * 4, h + i, 4);
-                return;
-            }
-            for (int i = 0; i < dim; i += 16) {
-                uint8_t* pairs = to + layout_.half() + (slot / 2 * dim + i) * 4;
-                UVec both;
-                memcpy(&both, pairs, sizeof both);
-                const UVec value = extend(h + i);
-                both = slot % 2 ? (both & 0xffff) | value << 16 : (both & 0xffff0000) | value;
-                memcpy(pairs, &both, sizeof both);
-            }
-            return;
-        }
-        Vec most = {};
-        for (int i = 0; i < dim; i += 16) most = larger(most, larger(load(v + i), -load(v + i)));
-        const float scale = maximum(most) / 127.0f, inverse = scale > 0 ? 1.0f / scale : 0.0f;
-        reinterpret_cast<float*>(to + 2 * layout_.half())[(key ? 0 : kBlock) + slot] = scale;
-        int8_t* half = reinterpret_cast<int8_t*>(to + (key ? 0 : layout_.half()));
-        for (int i = 0; i < dim; ++i) {
-            const int8_t value = static_cast<int8_t>(std::lrint(v[i] * inverse));
-            if (key) half[i / 2 * 32 + i % 2 * 16 + slot] = value;
-            else half[(slot / 2 * (dim / kTile) + i / kTile) * 32 + slot % 2 * 16 + i % kTile] = value;
-        }
+        const int at = position(token);
+        uint8_t* to = block(layer, batch_->tables[size_t(row_of_[token]) * batch_->width + at / kBlock], kv_head);
+        key ? layout_.write_key(to, at % kBlock, v) : layout_.write_value(to, at % kBlock, v);
     }
 
     void attend(int member, const Layer& layer, int index) {
