@@ -35,7 +35,7 @@ def rotate_rows(weight: Tensor) -> Tensor:
 
 @cache
 def _factors(size: int) -> tuple[Tensor, ...]:
-    """Orthogonal matrices whose Kronecker product is ``Q``: small Hadamard ones, and one for what is odd in ``size``."""
+    """Orthogonal matrices whose Kronecker product is ``Q``: small Hadamard ones, and one for the odd part."""
     odd, factors = size, []
     while odd % 2 == 0:
         power = min(_LARGEST_FACTOR, odd & -odd)
