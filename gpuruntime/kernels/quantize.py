@@ -7,6 +7,8 @@ is then fitted to the chosen integers by least squares.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -41,15 +43,27 @@ def quantize_rows(weight: Tensor) -> QuantizedWeight:
     values = torch.empty((rows, columns), dtype=torch.int8)
     scales = torch.empty(rows, dtype=torch.float32)
     step = max(1, _CHUNK_ELEMENTS // max(1, columns))
-    for start in range(0, rows, step):
-        end = min(start + step, rows)
-        values[start:end], scales[start:end] = _quantize_chunk(weight[start:end].float())
+    with _one_thread():
+        for start in range(0, rows, step):
+            end = min(start + step, rows)
+            values[start:end], scales[start:end] = _quantize_chunk(weight[start:end].float())
     return QuantizedWeight(values, scales)
 
 
 def dequantize(quantized: QuantizedWeight, dtype: torch.dtype = torch.float32) -> Tensor:
     """``[N, K]`` in ``dtype``."""
     return (quantized.values.float() * quantized.scales.unsqueeze(1)).to(dtype)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """To wake other threads for a chunk's operations of microseconds takes eight times as long on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _quantize_chunk(weight: Tensor) -> tuple[Tensor, Tensor]:
