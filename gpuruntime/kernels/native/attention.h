@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "kv.h"
+#include "memory.h"
 
 struct AttentionScratch {
-    std::vector<float> scores;      // [16][stride]
-    std::vector<bf16> weights;      // [16][stride]
-    std::vector<bf16> widened;      // int8 blocks as bf16
+    Buffer<float> scores;      // [16][stride]
+    Buffer<bf16> weights;      // [16][stride]
+    Buffer<bf16> widened;      // int8 blocks as bf16
     std::vector<const uint8_t*> blocks, next;
     alignas(64) float out[kTile * 64];
 

@@ -1,8 +1,7 @@
 // Products of activations with two packed column tiles: bf16 by bf16, or 16-bit integers by int8.
 #pragma once
 
-#include <vector>
-
+#include "memory.h"
 #include "tile.h"
 
 constexpr int kPair = 32;  // columns of two tiles
@@ -12,9 +11,9 @@ inline int round_up(int n, int to) { return (n + to - 1) / to * to; }
 // Rows of 16-bit integers with a scale each, as two planes of bytes: value = scale * (256 high + low). int8 weights meet
 // activations of 16 bits: rounding those to 8 bits costs ten times the accuracy that rounding the weights does.
 struct Planes {
-    std::vector<int8_t> high;
-    std::vector<uint8_t> low;
-    std::vector<float> scale;
+    Buffer<int8_t> high;
+    Buffer<uint8_t> low;
+    Buffer<float> scale;
     size_t stride = 0;
 
     void fit(int rows, int columns) {
@@ -23,12 +22,12 @@ struct Planes {
         if (scale.size() < size_t(rows)) scale.resize(rows);
     }
 
-    // Row r from the vectors at(0), at(16), ...
+    // Row r from the vectors at(0), at(16), ...; one value that is not finite makes its scale so.
     template <class At>
     void put(int r, int columns, At at) {
-        Vec most = {};
-        for (int i = 0; i < columns; i += 16) most = larger(most, larger(at(i), -at(i)));
-        const float top = maximum(most), inverse = top > 0 ? 32767.0f / top : 0.0f;
+        IVec most = {};
+        for (int i = 0; i < columns; i += 16) most = larger_magnitude(most, at(i));
+        const float top = magnitude(most), inverse = top > 0 ? 32767.0f / top : 0.0f;
         scale[r] = top / 32767.0f;
         for (int i = 0; i < columns; i += 16) {
             const Vec v = at(i) * inverse;

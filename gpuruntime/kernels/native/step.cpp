@@ -26,7 +26,7 @@ namespace {
 enum Phase { kNorm, kQkv, kAttention, kOut, kGateUp, kDown, kHead, kPhases };
 
 struct Scratch {
-    std::vector<float> c;         // [rows, rounded up][columns of a unit]
+    Buffer<float> c;         // [rows, rounded up][columns of a unit]
     AttentionScratch attention;
 };
 
@@ -79,8 +79,8 @@ private:
         for (auto& s : scratch_) grow(s.c, size_t(std::max(padded, wanted)) * columns);
     }
 
-    template <class T>
-    static void grow(std::vector<T>& v, size_t size) { if (v.size() < size) v.resize(size); }
+    template <class Vector>
+    static void grow(Vector& v, size_t size) { if (v.size() < size) v.resize(size); }
 
     int team_most() const { return static_cast<int>(scratch_.size()); }
 
@@ -415,8 +415,8 @@ private:
     const Batch* batch_ = nullptr;
     int group_ = 1;
     size_t stride_ = 0;                // elements of a row of x_ and y_
-    std::vector<float> residual_;      // [tokens][hidden]
-    std::vector<bf16> x_, y_, q_;      // inputs of a layer's products; attention's and SwiGLU's output; queries
+    Buffer<float> residual_;      // [tokens][hidden]
+    Buffer<bf16> x_, y_, q_;      // inputs of a layer's products; attention's and SwiGLU's output; queries
     Planes planes_;                    // x_ or y_ as 16-bit integers, where the weights are int8
     std::vector<int> row_of_;          // token -> row
     std::vector<Task> tasks_;          // of attention, the same in every layer
