@@ -51,9 +51,9 @@ struct KvLayout {
 private:
     template <class Place>
     void write_int8(uint8_t* block, int scale_slot, const float* v, Place place) const {
-        Vec most = {};
-        for (int i = 0; i < head_dim; i += 16) most = larger(most, larger(load(v + i), -load(v + i)));
-        const float scale = maximum(most) / 127.0f, inverse = scale > 0 ? 1.0f / scale : 0.0f;
+        IVec most = {};
+        for (int i = 0; i < head_dim; i += 16) most = larger_magnitude(most, load(v + i));
+        const float scale = magnitude(most) / 127.0f, inverse = scale > 0 ? 1.0f / scale : 0.0f;
         reinterpret_cast<float*>(block + 2 * half())[scale_slot] = scale;
         for (int i = 0; i < head_dim; ++i) place(i) = static_cast<int8_t>(std::lrint(v[i] * inverse));
     }

@@ -58,6 +58,11 @@ INLINE void store_bf16(bf16* p, Vec v) {
     shorten(p, u >> 16);
 }
 INLINE Vec larger(Vec a, Vec b) { return a > b ? a : b; }
+// Running |largest| by bits, which order like the values and put infinity and NaN on top, so that neither gets lost.
+INLINE IVec larger_magnitude(IVec most, Vec v) {
+    const IVec bits = (IVec)v & 0x7fffffff;
+    return bits > most ? bits : most;
+}
 INLINE float sum(Vec v) {
     float total = 0;
     for (int i = 0; i < 16; ++i) total += v[i];
@@ -69,9 +74,18 @@ INLINE float maximum(Vec v) {
     return most;
 }
 
-// e^x for x <= 0: 2^n times a polynomial of the rest (degree 6, Taylor in ln 2; relative error below 2e-7).
+// The float whose bits are the largest of 16 that ``larger_magnitude`` kept.
+INLINE float magnitude(IVec bits) {
+    int32_t most = bits[0];
+    for (int i = 1; i < 16; ++i) most = bits[i] > most ? bits[i] : most;
+    float value;
+    memcpy(&value, &most, sizeof value);
+    return value;
+}
+
+// e^x for x <= 0: 2^n times a polynomial of the rest (degree 6, Taylor in ln 2; relative error below 2e-7). NaN stays.
 INLINE Vec exponential(Vec x) {
-    x = larger(x, splat(-87.0f));
+    x = larger(splat(-87.0f), x);
     Vec t = x * 1.44269504f;
     IVec n = __builtin_convertvector(t - 0.5f, IVec);   // truncation, so this rounds half away from zero
     Vec f = (t - __builtin_convertvector(n, Vec)) * 0.693147181f;
