@@ -26,7 +26,7 @@ public:
 
     ~Team() {
         stopping_ = true;
-        call_.fetch_add(1, std::memory_order_release);
+        call_.fetch_add(kSizeMask + 1, std::memory_order_release);
         call_.notify_all();
         for (auto& thread : threads_) thread.join();
     }
@@ -36,7 +36,7 @@ public:
         size_ = std::min<int>(size, static_cast<int>(threads_.size()) + 1);
         work_ = &work;
         if (size_ > 1) {
-            call_.fetch_add(1, std::memory_order_release);
+            call_.store((call_.load(std::memory_order_relaxed) & ~kSizeMask) + kSizeMask + 1 + size_, std::memory_order_release);
             call_.notify_all();
         }
         work(0);
@@ -62,6 +62,7 @@ public:
 
 private:
     static constexpr int kSpins = 2000;
+    static constexpr uint32_t kSizeMask = 0xfff;   // a call's number lies above its size
 
     void follow(int member) {
         uint32_t seen = 0;
@@ -70,7 +71,7 @@ private:
             call_.wait(seen, std::memory_order_acquire);
             seen = call_.load(std::memory_order_acquire);
             if (stopping_) return;
-            if (member < size_) {
+            if (member < static_cast<int>(seen & kSizeMask)) {
                 (*work_)(member);
                 barrier();
             }
@@ -81,6 +82,7 @@ private:
     const std::function<void(int)>* work_ = nullptr;
     int size_ = 1;
     std::atomic<bool> stopping_{false};
+    // The size travels with the call: a member outside one run that wakes in the next must not mistake the two.
     alignas(64) std::atomic<uint32_t> call_{0};
     alignas(64) std::atomic<int> arrived_{0};
     alignas(64) std::atomic<uint32_t> round_{0};
