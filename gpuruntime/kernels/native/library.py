@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import POINTER, Structure, c_double, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
+from pathlib import Path
 
 from gpuruntime.kernels.native.build import built_library
 
@@ -77,13 +78,20 @@ class Batch(Structure):
 
 @cache
 def library() -> ctypes.CDLL:
-    """The loaded library. Raises ``build.NoCompiler``."""
-    lib = ctypes.CDLL(str(built_library()))
+    """The library for this machine. Raises ``build.NoCompiler``."""
+    return load(built_library())
+
+
+def load(path: Path) -> ctypes.CDLL:
+    """The library at ``path`` with its functions' types."""
+    lib = ctypes.CDLL(str(path))
     lib.berth_create.argtypes, lib.berth_create.restype = (POINTER(Model), c_int), c_void_p
     lib.berth_destroy.argtypes, lib.berth_destroy.restype = (c_void_p,), None
     lib.berth_amx.argtypes, lib.berth_amx.restype = (c_void_p,), c_int
     lib.berth_use_amx.argtypes, lib.berth_use_amx.restype = (c_void_p, c_int), None
     lib.berth_step.argtypes, lib.berth_step.restype = (c_void_p, POINTER(Batch), c_int), c_int
     lib.berth_seconds.argtypes, lib.berth_seconds.restype = (c_void_p,), POINTER(c_double)
+    lib.berth_product_rate.argtypes, lib.berth_product_rate.restype = (c_int, c_int), c_double
+    lib.berth_read_rate.argtypes, lib.berth_read_rate.restype = (c_void_p, c_uint64, c_int), c_double
     lib.berth_kv_block_bytes.argtypes, lib.berth_kv_block_bytes.restype = (c_int, c_int), c_uint64
     return lib
