@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gpuruntime.kernels.rates import Probe
+
 Ints = NDArray[np.int32]
 
 
@@ -44,6 +46,10 @@ class Executor(Protocol):
 
     @property
     def weights_bytes(self) -> int: ...
+
+    def probe(self) -> Probe:
+        """What measures the device's rates for this executor's arithmetic."""
+        ...
 
     def set_threads(self, count: int) -> None:
         """Threads of the coming steps, at most those of the configuration."""

@@ -81,7 +81,7 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
             timeout_s=config.request_timeout_s,
         ),
         weights_bytes=sum(one.weights_bytes for one in executors),
-        probe=lambda: measure_rates(dtype, config.cache_dir, config.resolved_threads, ledger.set_rates),
+        probe=lambda: measure_rates(executor.probe(), config.cache_dir, ledger.set_rates),
     )
 
 

@@ -13,6 +13,7 @@ from gpuruntime.engine.executor import StepBatch
 from gpuruntime.engine.native_weights import NativeWeights
 from gpuruntime.kernels.native import library
 from gpuruntime.kernels.native.memory import huge_memory
+from gpuruntime.kernels.native.rates import NativeProbe
 from gpuruntime.loading.weights import WeightSource
 from gpuruntime.models.config import ModelConfig
 
@@ -47,7 +48,8 @@ class NativeExecutor:
     def __init__(self, config: EngineConfig, model_config: ModelConfig, max_len: int) -> None:
         self._library = library.library()
         self._vocab_size = model_config.vocab_size
-        self._threads = config.resolved_threads
+        self._threads = self._most_threads = config.resolved_threads
+        self._int8 = config.dtype == "int8"
         kv_bits = 8 if config.kv_dtype == "int8" else 16
         one = int(self._library.berth_kv_block_bytes(model_config.head_dim, kv_bits))
         block_bytes = model_config.num_layers * model_config.num_kv_heads * one
@@ -55,7 +57,7 @@ class NativeExecutor:
         if self.num_blocks == 0:
             raise ValueError(f"kv_bytes {config.kv_bytes}: one block of {BLOCK_TOKENS} tokens takes {block_bytes}")
         source = WeightSource(config.model_path, torch.float32 if config.dtype == "int8" else torch.bfloat16)
-        self._weights = NativeWeights(source, model_config, max_len, int8=config.dtype == "int8")
+        self._weights = NativeWeights(source, model_config, max_len, int8=self._int8)
         self.weights_bytes = self._weights.nbytes
         self._memory = huge_memory(self.num_blocks * block_bytes)
         model = self._weights.model
@@ -63,6 +65,7 @@ class NativeExecutor:
         model.num_blocks, model.kv_bits = self.num_blocks, kv_bits
         self._step = self._library.berth_create(ctypes.byref(model), self._threads)
         self._logits = torch.empty(0, self._vocab_size)
+        self._warm_up(min(config.max_num_batched_tokens, max_len, self.num_blocks * BLOCK_TOKENS))
 
     def __del__(self) -> None:
         if hasattr(self, "_step"):
@@ -71,6 +74,9 @@ class NativeExecutor:
     @property
     def name(self) -> str:
         return f"native ({'AMX' if self._library.berth_amx(self._step) else 'vectors'})"
+
+    def probe(self) -> NativeProbe:
+        return NativeProbe(self._most_threads, int8=self._int8)
 
     def set_threads(self, count: int) -> None:
         self._threads = count
@@ -97,6 +103,14 @@ class NativeExecutor:
         """Where the steps' time went since the start, in seconds by phase."""
         found = self._library.berth_seconds(self._step)
         return {name: found[index] for index, name in enumerate(library.PHASES)}
+
+    def _warm_up(self, tokens: int) -> None:
+        """Touches buffers, weights and first blocks: else the first request waits some 0.3 s for their pages."""
+        begins, first = np.array([0, tokens], dtype=np.int32), np.zeros(1, dtype=np.int32)
+        table = np.arange(-(-tokens // BLOCK_TOKENS), dtype=np.int32).reshape(1, -1)
+        batch = StepBatch(np.zeros(tokens, dtype=np.int32), begins, first, table, begins[1:] - 1)
+        picks = np.empty(1, dtype=np.int32)
+        self._run(batch, picks=picks.ctypes.data)
 
     def _run(self, batch: StepBatch, *, logits: int | None = None, picks: int | None = None) -> bool:
         """True when all logits are finite. The call releases the interpreter's lock while it computes."""

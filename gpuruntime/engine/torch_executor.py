@@ -10,6 +10,7 @@ from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
 from gpuruntime.engine.executor import StepBatch
 from gpuruntime.kernels.kv_memory import Int8Kv, PlainKv
 from gpuruntime.kernels.paged_attention import AttentionPlan, View, plan_decodes, plan_prefill
+from gpuruntime.kernels.rates import TorchProbe
 from gpuruntime.loading.weights import WeightSource
 from gpuruntime.models.batch import ForwardBatch
 from gpuruntime.models.config import ModelConfig
@@ -32,6 +33,7 @@ class TorchExecutor:
         if reasons := unsupported(config, model_config):
             raise ValueError("; ".join(reasons))
         self._dtype = DTYPES[config.dtype]
+        self._threads = config.resolved_threads
         weights = WeightSource(config.model_path, self._dtype, int8=config.dtype == "int8")
         self._model = build_model(model_config, weights, max_len)
         self.weights_bytes = self._model.nbytes
@@ -43,6 +45,9 @@ class TorchExecutor:
         layout = Int8Kv if config.kv_dtype == "int8" else PlainKv
         kv_heads, head_dim = model_config.num_kv_heads, model_config.head_dim
         self._kv = [layout(self.num_blocks, BLOCK_TOKENS, kv_heads, head_dim, self._dtype) for _ in self._views]
+
+    def probe(self) -> TorchProbe:
+        return TorchProbe(self._dtype, self._threads)
 
     @staticmethod
     def set_threads(count: int) -> None:

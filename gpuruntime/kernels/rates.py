@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
@@ -20,49 +21,67 @@ _ROWS, _WIDTH = 256, 1024
 _READ_BYTES = 64 << 20
 
 
-def measure_rates(
-    dtype: torch.dtype, cache_dir: Path | None, threads: int, done: Callable[[DeviceRates], None]
-) -> Iterator[None]:
+class Probe(Protocol):
+    """Measures a device with what will run on it; each call takes some milliseconds."""
+
+    @property
+    def name(self) -> str:
+        """Tells apart what gives different rates on one host: the arithmetic and the threads."""
+        ...
+
+    def flops_per_s(self) -> float: ...
+
+    def bytes_per_s(self) -> float: ...
+
+
+def measure_rates(probe: Probe, cache_dir: Path | None, done: Callable[[DeviceRates], None]) -> Iterator[None]:
     """Calls ``done`` with the rates, from ``cache_dir`` when they are known; else yields between short slices.
 
     The best of the slices counts: a neighbour can only make a device look slower than it is.
     """
-    name = f"{platform.node()}-{platform.machine()}-{os.cpu_count()}-{threads}-{str(dtype).removeprefix('torch.')}"
+    name = f"{platform.node()}-{platform.machine()}-{os.cpu_count()}-{probe.name}"
     path = cache_dir / f"rates-{name}.json" if cache_dir is not None else None
     known = _load(path) if path is not None else None
     if known is not None:
         done(known)
         return
-    flops = 0.0
-    layer = Linear(torch.ones(_WIDTH, _WIDTH, dtype=dtype))
-    x = torch.ones(_ROWS, _WIDTH, dtype=dtype)
+    flops, reads = 0.0, 0.0
     for _ in range(_ROUNDS):
-        flops = max(flops, _multiply(layer, x))
+        flops = max(flops, probe.flops_per_s())
         yield
-    del layer, x
-    data = torch.zeros(_READ_BYTES // 8, dtype=torch.int64)
-    reads = 0.0
     for _ in range(_ROUNDS):
+        reads = max(reads, probe.bytes_per_s())
         yield
-        reads = max(reads, _read(data))
     rates = DeviceRates(flops_per_s=flops, bytes_per_s=reads)
     if path is not None:
         _store(path, rates)
     done(rates)
 
 
-def _multiply(layer: Linear, x: torch.Tensor) -> float:
-    with torch.inference_mode():
-        began = time.perf_counter()
-        for _ in range(4):
+class TorchProbe:
+    """Of PyTorch's own products in ``dtype``."""
+
+    def __init__(self, dtype: torch.dtype, threads: int) -> None:
+        self.name = f"torch-{str(dtype).removeprefix('torch.')}-{threads}"
+        self._dtype = dtype
+        self._data: torch.Tensor | None = None
+
+    def flops_per_s(self) -> float:
+        layer = Linear(torch.ones(_WIDTH, _WIDTH, dtype=self._dtype))
+        x = torch.ones(_ROWS, _WIDTH, dtype=self._dtype)
+        with torch.inference_mode():
             layer(x)
-        return 4 * 2 * _ROWS * _WIDTH * _WIDTH / (time.perf_counter() - began)
+            began = time.perf_counter()
+            for _ in range(4):
+                layer(x)
+            return 4 * 2 * _ROWS * _WIDTH * _WIDTH / (time.perf_counter() - began)
 
-
-def _read(data: torch.Tensor) -> float:
-    began = time.perf_counter()
-    data.sum()
-    return _READ_BYTES / (time.perf_counter() - began)
+    def bytes_per_s(self) -> float:
+        if self._data is None:
+            self._data = torch.zeros(_READ_BYTES // 8, dtype=torch.int64)
+        began = time.perf_counter()
+        self._data.sum()
+        return _READ_BYTES / (time.perf_counter() - began)
 
 
 def _load(path: Path) -> DeviceRates | None:

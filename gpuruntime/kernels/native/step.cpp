@@ -17,6 +17,7 @@
 
 #include "attention.h"
 #include "model.h"
+#include "probe.h"
 #include "product.h"
 #include "team.h"
 #include "tile.h"
@@ -442,5 +443,13 @@ int berth_step(void* step, const Batch* batch, int threads) { return static_cast
 
 // Seconds in norms, qkv, attention, out, gate and up, down, head since creation: [7].
 const double* berth_seconds(void* step) { return static_cast<Step*>(step)->seconds(); }
+double berth_product_rate(int threads, int int8) {
+#ifdef BERTH_AMX
+    return product_rate(threads, int8, amx_granted());
+#else
+    return product_rate(threads, int8, false);
+#endif
+}
+double berth_read_rate(const uint8_t* data, uint64_t bytes, int threads) { return read_rate(data, bytes, threads); }
 uint64_t berth_kv_block_bytes(int head_dim, int kv_bits) { return KvLayout{head_dim, kv_bits}.bytes(); }
 }
