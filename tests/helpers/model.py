@@ -7,6 +7,7 @@ directory stay under ``.cache/models`` of the repository, so only the first run 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import subprocess
 import sys
 import zipfile
@@ -42,8 +43,14 @@ def smollm2_gguf_path() -> Path:
 
 
 def smollm2_path() -> Path:
-    """The converted Hugging Face directory, made by the real converter in a process of its own when absent."""
-    target = CACHE / "smollm2-135m"
+    """The converted Hugging Face directory, made by the real converter in a process of its own when absent.
+
+    A changed converter makes another: what is kept is always what registration would write.
+    """
+    loading = REPOSITORY / "gpuruntime" / "loading"
+    sources = [loading / "convert.py", *sorted(loading.glob("gguf_*.py"))]
+    converter = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    target = CACHE / f"smollm2-135m-{converter[:8]}"
     source = smollm2_gguf_path()
     with _exclusive("hf"):
         if not (target / "config.json").exists():
