@@ -266,12 +266,10 @@ def service_levels() -> dict[str, ServiceLevel]:
 
 
 def device_rates(loaded: Loaded) -> DeviceRates:
-    import torch
-
     from gpuruntime.kernels.rates import measure_rates
 
     found: list[DeviceRates] = []
-    for _ in measure_rates(torch.bfloat16, None, loaded.config.resolved_threads, found.append):
+    for _ in measure_rates(loaded.executor.probe(), None, found.append):
         pass
     return found[0]
 

@@ -25,12 +25,12 @@ inline double product_rate(int threads, bool int8, bool amx) {
 #endif
         for (int round = 0; round < kRounds; ++round) {
             if (!int8) {
-                multiply(c, kPair, a.data(), kDeep, b.data(), kDeep / kDepth, kPair, amx);
+                multiply(c, kPair, a.data(), kDeep, b.data(), kDeep / kDepth, kPair, amx, false);
                 continue;
             }
             const auto* tiles = reinterpret_cast<const int8_t*>(b.data());
             for (int row = 0; row < kPair; row += kTile)
-                multiply(c + row * kPair, kPair, planes, row, tiles, kDeep / (2 * kDepth), kTile, amx);
+                multiply(c + row * kPair, kPair, planes, row, tiles, kDeep / (2 * kDepth), kTile, amx, false);
         }
 #ifdef BERTH_AMX
         if (amx) _tile_release();
@@ -42,17 +42,18 @@ inline double product_rate(int threads, bool int8, bool amx) {
     return 2.0 * kPair * kPair * kDeep * kRounds * threads / seconds_since(start);
 }
 
-// Bytes/s of reading `bytes` at `data` once, a share for each of `threads` cores.
+// Bytes/s of reading `bytes` at `data` once: each of `threads` cores its share, in four streams side by side.
 inline double read_rate(const uint8_t* data, size_t bytes, int threads) {
     Team team(threads);
     std::atomic<uint32_t> kept{0};
     const std::function<void(int)> work = [&](int member) {
-        const size_t share = bytes / threads / 256 * 256;
+        const size_t stream = bytes / threads / 4 / 64 * 64;
+        const uint8_t* first = data + member * 4 * stream;
         UVec sums[4] = {};
-        for (size_t at = member * share; at < (member + 1) * share; at += 256)
+        for (size_t at = 0; at < stream; at += 64)
             for (int i = 0; i < 4; ++i) {
                 UVec line;
-                memcpy(&line, data + at + 64 * i, sizeof line);
+                memcpy(&line, first + i * stream + at, sizeof line);
                 sums[i] += line;
             }
         const UVec total = sums[0] + sums[1] + sums[2] + sums[3];

@@ -6,6 +6,10 @@
 
 constexpr int kPair = 32;  // columns of two tiles
 
+// The first rows to meet a matrix read it from memory, each core one run of addresses; so far ahead (bytes) of the
+// tile loads, whose own misses are too few to keep memory busy.
+constexpr int kAhead = 8192;
+
 inline int round_up(int n, int to) { return (n + to - 1) / to * to; }
 
 // Rows of 16-bit integers with a scale each, as two planes of bytes: value = scale * (256 high + low). int8 weights meet
@@ -39,7 +43,8 @@ struct Planes {
 };
 
 // c[16 rows][32] of row stride ldc = rows of planes from `row` on times two column tiles of int8 over `steps` tiles.
-inline void multiply(float* c, size_t ldc, const Planes& a, int row, const int8_t* b, int steps, int rows, bool amx) {
+inline void multiply(float* c, size_t ldc, const Planes& a, int row, const int8_t* b, int steps, int rows, bool amx,
+                     bool fetch) {
     constexpr size_t kBytes = 1024, kStep = 2 * kBytes;
     const int8_t* high = &a.high[row * a.stride];
     const uint8_t* low = &a.low[row * a.stride];
@@ -48,6 +53,7 @@ inline void multiply(float* c, size_t ldc, const Planes& a, int row, const int8_
     if (amx) {
         _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
         for (int k = 0; k < steps; ++k, b += kStep) {
+            if (fetch) prefetch(b + kAhead, kStep);
             _tile_loadd(4, high + k * 64, a.stride);
             _tile_loadd(5, low + k * 64, a.stride);
             _tile_loadd(6, b, 64);
@@ -85,7 +91,8 @@ inline void multiply(float* c, size_t ldc, const Planes& a, int row, const int8_
 }
 
 // c[32 or 16 rows][32] of row stride ldc = a (row stride lda) times two column tiles over `steps` tiles of depth.
-inline void multiply(float* c, size_t ldc, const bf16* a, size_t lda, const bf16* b, int steps, int rows, bool amx) {
+inline void multiply(float* c, size_t ldc, const bf16* a, size_t lda, const bf16* b, int steps, int rows, bool amx,
+                     bool fetch) {
     constexpr size_t kStep = 2 * kTileElements;
 #ifdef BERTH_AMX
     if (amx) {
@@ -93,6 +100,7 @@ inline void multiply(float* c, size_t ldc, const bf16* a, size_t lda, const bf16
         _tile_zero(0); _tile_zero(1);
         if (two) { _tile_zero(2); _tile_zero(3); }
         for (int k = 0; k < steps; ++k, b += kStep) {
+            if (fetch) prefetch(b + kAhead / sizeof *b, kStep * sizeof *b);
             _tile_loadd(4, a + k * kDepth, lda * 2);
             _tile_loadd(6, b, 64);
             _tile_loadd(7, b + kTileElements, 64);

@@ -11,10 +11,12 @@ _READ_BYTES = 128 << 20
 class NativeProbe:
     """Implements ``kernels.rates.Probe`` for bf16 or int8 weights on ``threads`` cores."""
 
-    def __init__(self, threads: int, *, int8: bool) -> None:
+    def __init__(self, threads: int, *, int8: bool, read_bytes: int = _READ_BYTES) -> None:
+        """``read_bytes``: how much memory one reading passes over."""
         self.name = f"native-{'int8' if int8 else 'bf16'}-{threads}"
         self._threads = threads
         self._int8 = int8
+        self._read_bytes = read_bytes
         self._data: Bytes | None = None
 
     def flops_per_s(self) -> float:
@@ -23,6 +25,6 @@ class NativeProbe:
     def bytes_per_s(self) -> float:
         """From memory that was written before: pages of zeros that nobody touched are no memory."""
         if self._data is None:
-            self._data = huge_memory(_READ_BYTES)
+            self._data = huge_memory(self._read_bytes)
             self._data.fill(1)
-        return float(library().berth_read_rate(self._data.ctypes.data, _READ_BYTES, self._threads))
+        return float(library().berth_read_rate(self._data.ctypes.data, self._read_bytes, self._threads))

@@ -192,11 +192,11 @@ private:
                 if (w.scale) {
                     for (int row = 0; row < rows; row += kTile)
                         multiply(c + size_t(row) * columns, columns, planes_, row, static_cast<const int8_t*>(w.tiles) + at, steps,
-                                 std::min(kTile, rows - row), amx_);
+                                 std::min(kTile, rows - row), amx_, row == 0);
                 } else {
                     for (int row = 0; row < rows; row += kPair)
                         multiply(c + size_t(row) * columns, columns, a + size_t(row) * stride_, stride_,
-                                 static_cast<const bf16*>(w.tiles) + at, steps, std::min(kPair, rows - row), amx_);
+                                 static_cast<const bf16*>(w.tiles) + at, steps, std::min(kPair, rows - row), amx_, row == 0);
                 }
             }
             if (w.scale || w.bias) finish(w, s.c.data(), unit * columns, rows, columns);
