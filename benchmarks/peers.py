@@ -7,7 +7,7 @@ Each round measures everybody once; a ratio is taken inside its round, and the m
 because the machine is shared and its speed changes from minute to minute.
 
 vllm        bf16, the same load client against ours and against vLLM in its default binding and on all cores
-openvino    our offline API in bf16 against OpenVINO's, which reads the GGUF
+openvino    our offline API with int8 weights against OpenVINO's, which reads the GGUF's 4-bit ones
 llamacpp    our int8 weights against llama.cpp, which reads the GGUF, one request at a time
 step        one decode step of the engine's executor in bf16 and int8 beside the time that its bytes need
 divergence  KL of bf16 and int8 to fp32 over a text

@@ -21,7 +21,7 @@ def load_ours(model: str) -> Generate:
     from gpuruntime.backend import SamplingParams
     from gpuruntime.llm import LLM
 
-    llm = LLM(model, dtype="bf16", kv_bytes=2 << 30, max_model_len=4096)
+    llm = LLM(model, dtype="int8", kv_bytes=512 << 20, max_model_len=4096)
 
     def generate(prompts: Prompts, max_tokens: int) -> int:
         params = SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True)

@@ -23,7 +23,7 @@ class EngineConfig:
         cannot take the whole KV memory of a small replica.
     max_num_seqs: requests in one step. 64: beyond it a step on a CPU is longer than any class's TPOT.
     max_num_batched_tokens: tokens in one step. 512: a prefill chunk then delays running decodes by about 0.2 s.
-    kv_bytes: memory of the KV blocks; default 1 GiB, of which only touched pages become resident.
+    kv_bytes: memory of the KV blocks, taken at the start; default 1 GiB.
     threads: of the step; default every core this process may run on.
     seed: of requests that bring none; default: drawn from the operating system.
     cache_dir: where measured device rates are kept; default: measured again in every process.

@@ -60,6 +60,8 @@ class NativeExecutor:
         self._weights = NativeWeights(source, model_config, max_len, int8=self._int8)
         self.weights_bytes = self._weights.nbytes
         self._memory = huge_memory(self.num_blocks * block_bytes)
+        # Touched now: it is this replica's by placement, and pages granted under a request would hold that up.
+        self._memory.fill(0)
         model = self._weights.model
         model.kv = self._memory.ctypes.data
         model.num_blocks, model.kv_bits = self.num_blocks, kv_bits
