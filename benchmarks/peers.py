@@ -33,7 +33,7 @@ from benchmarks.common.client import INPUT_TOKENS, OUTPUT_TOKENS, run_load
 from benchmarks.common.executor import shape_of, step_bytes
 from benchmarks.common.report import REPOSITORY, conclude, end_on_signals, median, options_parser, say
 from gpuruntime.engine.config import available_cores
-from gpuruntime.kernels.native.rates import NativeProbe
+from gpuruntime.kernels.native.rates import NativeProbe, written_memory
 from gpuruntime.models.config import load_model_config
 
 PROMPTS = {1: 16, 8: 32, 32: 64}  # requests at each concurrency
@@ -265,7 +265,7 @@ def parts(text: str) -> list[str]:
 
 def read_rate() -> float:
     """Bytes/s of reading memory on all cores: the median of five passes over 1 GiB."""
-    probe = NativeProbe(available_cores(), int8=False, read_bytes=1 << 30)
+    probe = NativeProbe(available_cores(), written_memory(1 << 30), int8=False)
     return median([probe.bytes_per_s() for _ in range(5)])
 
 

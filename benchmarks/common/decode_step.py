@@ -21,7 +21,7 @@ from benchmarks.common.report import median
 from gpuruntime.backend import SamplingParams
 from gpuruntime.engine.config import BLOCK_TOKENS
 from gpuruntime.engine.executor import StepBatch
-from gpuruntime.kernels.native.rates import NativeProbe
+from gpuruntime.kernels.native.rates import NativeProbe, written_memory
 
 CONTEXT = 300
 BATCHES = (1, 8, 32)
@@ -35,7 +35,7 @@ def main(dtype: str, model: str) -> None:
     loaded = load_executor(Path(model), dtype, kv_tokens=max(BATCHES) * (_ROOM + BLOCK_TOKENS), max_model_len=1024)
     shape = shape_of(loaded.model, dtype)
     _fill(loaded)
-    reader = NativeProbe(loaded.config.resolved_threads, int8=dtype == "int8", read_bytes=READ_BYTES)
+    reader = NativeProbe(loaded.config.resolved_threads, written_memory(READ_BYTES), int8=dtype == "int8")
     reader.bytes_per_s()
     batches: dict[int, list[dict[str, float]]] = {batch: [] for batch in BATCHES}
     phases: dict[int, dict[str, float]] = {}

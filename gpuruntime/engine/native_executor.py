@@ -78,7 +78,7 @@ class NativeExecutor:
         return f"native ({'AMX' if self._library.berth_amx(self._step) else 'vectors'})"
 
     def probe(self) -> NativeProbe:
-        return NativeProbe(self._most_threads, int8=self._int8)
+        return NativeProbe(self._most_threads, self._weights.largest, int8=self._int8)
 
     def set_threads(self, count: int) -> None:
         self._threads = count

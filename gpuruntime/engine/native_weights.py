@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gpuruntime.kernels.native import library
-from gpuruntime.kernels.native.memory import Arena
+from gpuruntime.kernels.native.memory import Arena, Bytes
 from gpuruntime.kernels.native.pack import interleave, pack
 from gpuruntime.kernels.rotation import rotate_columns, rotate_rows
 from gpuruntime.loading.weights import WeightSource
@@ -29,6 +29,11 @@ class NativeWeights:
         self.nbytes = 0
         self.model = self._build(max_len)
         del self._weights  # its map would keep the whole file resident
+
+    @property
+    def largest(self) -> Bytes:
+        """The longest run of weights in memory."""
+        return self._arena.largest
 
     def _build(self, max_len: int) -> library.Model:
         config = self._config

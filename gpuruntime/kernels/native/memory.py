@@ -35,6 +35,7 @@ class Arena:
     def __init__(self) -> None:
         self._chunk = huge_memory(0)
         self._used = 0
+        self.largest = self._chunk  # of the pieces
 
     def take(self, nbytes: int) -> Bytes:
         """``nbytes`` of zeros, aligned for vectors."""
@@ -43,4 +44,5 @@ class Arena:
             self._used = 0
         piece = self._chunk[self._used : self._used + nbytes]
         self._used += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+        self.largest = max(self.largest, piece, key=len)
         return piece

@@ -27,7 +27,7 @@ namespace {
 enum Phase { kNorm, kQkv, kAttention, kOut, kGateUp, kDown, kHead, kPhases };
 
 struct Scratch {
-    Buffer<float> c;         // [rows, rounded up][columns of a unit]
+    Buffer<float> c;   // [rows, rounded up][columns of a unit]
     AttentionScratch attention;
 };
 
@@ -283,8 +283,8 @@ private:
         tasks_.clear();
         for (int row = 0; row < batch_->rows; ++row) {
             const int rows = (batch_->begins[row + 1] - batch_->begins[row]) * group_;
-            for (int from = 0; from < rows; from += kTile)
-                for (int head = 0; head < model_.kv_heads; ++head)
+            for (int head = 0; head < model_.kv_heads; ++head)
+                for (int from = 0; from < rows; from += kTile)
                     tasks_.push_back({row, head, from, std::min(kTile, rows - from)});
         }
     }
@@ -416,8 +416,8 @@ private:
     const Batch* batch_ = nullptr;
     int group_ = 1;
     size_t stride_ = 0;                // elements of a row of x_ and y_
-    Buffer<float> residual_;      // [tokens][hidden]
-    Buffer<bf16> x_, y_, q_;      // inputs of a layer's products; attention's and SwiGLU's output; queries
+    Buffer<float> residual_;           // [tokens][hidden]
+    Buffer<bf16> x_, y_, q_;           // inputs of a layer's products; attention's and SwiGLU's output; queries
     Planes planes_;                    // x_ or y_ as 16-bit integers, where the weights are int8
     std::vector<int> row_of_;          // token -> row
     std::vector<Task> tasks_;          // of attention, the same in every layer
