@@ -23,6 +23,16 @@ CLASSES = {
     "gemma3": ("Gemma3TextConfig", "Gemma3ForCausalLM"),
 }
 
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500_000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+YARN = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 8.0, "original_max_position_embeddings": 64}
+
 
 def save_random_model(target: Path, family: str, *, seed: int = 0, **changes: Any) -> Any:
     """Writes a random checkpoint made by transformers and returns transformers' own model."""

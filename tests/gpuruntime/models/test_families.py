@@ -10,21 +10,12 @@ import torch
 
 from gpuruntime.engine.torch_executor import TorchExecutor
 from helpers.engine import greedy, make_engine
-from helpers.families import Recorder, chunked_logits, error, one_row, reference_logits, save_random_model
+from helpers.families import LLAMA3, YARN, Recorder, chunked_logits, error, one_row, reference_logits, save_random_model
 
 TOLERANCE = 1e-4
 PROMPT = [1, *[(7 * i * i + 3 * i + 5) % 200 + 3 for i in range(52)]]
 # The second shares two blocks with the first, the third nothing.
 PROMPTS = [PROMPT, [*PROMPT[:40], *range(90, 103)], list(range(150, 120, -1))]
-LLAMA3 = {
-    "rope_type": "llama3",
-    "rope_theta": 500_000.0,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
-}
-YARN = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 8.0, "original_max_position_embeddings": 64}
 DEEPSEEK_YARN = {**YARN, "beta_fast": 16.0, "beta_slow": 2.0, "mscale": 1.0, "mscale_all_dim": 0.7, "truncate": False}
 LINEAR = {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 4.0}
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 2.0}

@@ -19,22 +19,13 @@ import torch
 from gpuruntime.engine.config import EngineConfig
 from gpuruntime.engine.torch_executor import TorchExecutor
 from gpuruntime.models.config import load_model_config
-from helpers.families import error, reference_logits
+from helpers.families import LLAMA3, YARN, error, reference_logits
 from helpers.native import Row, all_logits, exact_logits, make_batch, native, save_native_model
 
 SAME, SAME_MEAN = 2**-7, 1e-3
 ROUNDED = 4 * 2**-9 * math.sqrt(4 * 2 + 1)
 TOKENS = np.random.default_rng(3).integers(3, 200, 53).tolist()
 BLOCKS = [9, 2, 7, 4]
-LLAMA3 = {
-    "rope_type": "llama3",
-    "rope_theta": 500_000.0,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
-}
-YARN = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 8.0, "original_max_position_embeddings": 64}
 ALL = {"sliding_window": None}
 QWEN_WINDOW = {"use_sliding_window": True, "max_window_layers": 1}
 
