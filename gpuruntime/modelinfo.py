@@ -43,6 +43,9 @@ _TYPE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16
 # Measured on a CPU with SmolLM2-135M and 64 requests at once: the interpreter, the door and torch with its compiled
 # products; and what the tokenizer holds for each entry of its vocabulary.
 _PROCESS_BYTES = 240 << 20
+# Of it, pages of the libraries' files. How many the kernel maps follows from how those files came into its cache (93
+# or 165 MiB of the same process), it shares them between replicas and may drop them: a measurement leaves them out.
+LIBRARY_BYTES = 93 << 20
 _TOKENIZER_BYTES = 700
 
 
