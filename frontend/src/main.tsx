@@ -1,26 +1,5 @@
-import "@fontsource-variable/geist/wght.css";
-import "@fontsource-variable/geist-mono/wght.css";
-import "@mantine/core/styles.css";
-import "./theme/global.css";
+import { loadLanguage } from "./i18n";
 
-import { MantineProvider } from "@mantine/core";
-import { QueryClientProvider } from "@tanstack/react-query";
-import { RouterProvider } from "@tanstack/react-router";
-import { StrictMode } from "react";
-import { createRoot } from "react-dom/client";
-import { queryClient } from "./hooks/queries";
-import { router } from "./router";
-import { theme } from "./theme/theme";
-
-const root = document.getElementById("root");
-if (root) {
-  createRoot(root).render(
-    <StrictMode>
-      <QueryClientProvider client={queryClient}>
-        <MantineProvider theme={theme} defaultColorScheme="auto">
-          <RouterProvider router={router} />
-        </MantineProvider>
-      </QueryClientProvider>
-    </StrictMode>,
-  );
-}
+// Nothing else is loaded before its words are there.
+await loadLanguage();
+await import("./app");

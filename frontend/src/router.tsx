@@ -4,12 +4,14 @@ import {
   createRouter,
   lazyRouteComponent,
   Outlet,
+  type RouteComponent,
   redirect,
 } from "@tanstack/react-router";
 import { queryClient } from "./hooks/queries";
 import { meQuery } from "./hooks/useMe";
 import { useScope } from "./hooks/useScope";
-import { searchOf } from "./lib/search";
+import { parseSearch, searchOf, stringifySearch, textSearch } from "./lib/search";
+import * as pages from "./pages";
 import { FailedPage } from "./pages/FailedPage";
 import { NotFoundPage } from "./pages/NotFoundPage";
 import { PendingPage } from "./pages/PendingPage";
@@ -18,27 +20,10 @@ import { NoScope } from "./shell/NoScope";
 
 /** Whoever only signs in loads no page behind it. */
 const Shell = lazyRouteComponent(() => import("./shell/Shell"), "Shell");
-const OverviewPage = lazyRouteComponent(() => import("./pages/overview/OverviewPage"), "OverviewPage");
-const DeploymentsPage = lazyRouteComponent(
-  () => import("./pages/deployments/DeploymentsPage"),
-  "DeploymentsPage",
+const InvitationPage = lazyRouteComponent(
+  () => import("./pages/invitation/InvitationPage"),
+  "InvitationPage",
 );
-const DeploymentPage = lazyRouteComponent(
-  () => import("./pages/deployments/DeploymentPage"),
-  "DeploymentPage",
-);
-const PlaygroundPage = lazyRouteComponent(
-  () => import("./pages/playground/PlaygroundPage"),
-  "PlaygroundPage",
-);
-const KeysPage = lazyRouteComponent(() => import("./pages/keys/KeysPage"), "KeysPage");
-
-/** Once the first page is drawn the others are fetched, so that no later click waits for the server or needs it. */
-function fetchPages(): void {
-  for (const page of [OverviewPage, DeploymentsPage, DeploymentPage, PlaygroundPage, KeysPage]) {
-    void page.preload?.();
-  }
-}
 
 async function signedIn({ location }: { location: { href: string } }): Promise<void> {
   const me = await queryClient.ensureQueryData(meQuery);
@@ -58,6 +43,13 @@ const signIn = createRoute({
   component: SignInPage,
 });
 
+/** The token stands in the fragment, which no server and no log sees. */
+const invitation = createRoute({
+  getParentRoute: () => root,
+  path: "/invitation",
+  component: InvitationPage,
+});
+
 function Home() {
   const { all, ready } = useScope();
   return ready ? <NoScope first={all[0]?.slug} /> : null;
@@ -70,53 +62,73 @@ const shell = createRoute({
   path: "/t/$scope",
   beforeLoad: signedIn,
   component: Shell,
-  onEnter: () => void setTimeout(fetchPages, 2000),
+  onEnter: () => void setTimeout(pages.fetchPages, 2000),
 });
 
-const overview = createRoute({
-  getParentRoute: () => shell,
-  path: "/overview",
-  validateSearch: (raw: Record<string, unknown>) => searchOf(raw, { range: "string", deployment: "string" }),
-  component: OverviewPage,
-});
+/** A page behind the navigation; its search parameters are text. */
+function page<Path extends string>(path: Path, component: RouteComponent) {
+  return createRoute({ getParentRoute: () => shell, path, validateSearch: textSearch, component });
+}
 
 const deployments = createRoute({
   getParentRoute: () => shell,
   path: "/deployments",
   validateSearch: (raw: Record<string, unknown>) =>
     searchOf(raw, { q: "string", state: "string", create: "boolean" }),
-  component: DeploymentsPage,
+  component: pages.DeploymentsPage,
+});
+
+const overview = createRoute({
+  getParentRoute: () => shell,
+  path: "/overview",
+  validateSearch: (raw: Record<string, unknown>) => searchOf(raw, { range: "string", deployment: "string" }),
+  component: pages.OverviewPage,
 });
 
 const deployment = createRoute({
   getParentRoute: () => shell,
   path: "/deployments/$id",
   validateSearch: (raw: Record<string, unknown>) => searchOf(raw, { tab: "string", replica: "string" }),
-  component: DeploymentPage,
+  component: pages.DeploymentPage,
 });
 
 const playground = createRoute({
   getParentRoute: () => shell,
   path: "/playground",
   validateSearch: (raw: Record<string, unknown>) => searchOf(raw, { deployment: "string", tenant: "string" }),
-  component: PlaygroundPage,
-});
-
-const keys = createRoute({
-  getParentRoute: () => shell,
-  path: "/keys",
-  validateSearch: (raw: Record<string, unknown>) => searchOf(raw, { show: "string", create: "boolean" }),
-  component: KeysPage,
+  component: pages.PlaygroundPage,
 });
 
 const tree = root.addChildren([
   signIn,
+  invitation,
   home,
-  shell.addChildren([overview, deployments, deployment, playground, keys]),
+  shell.addChildren([
+    overview,
+    deployments,
+    deployment,
+    playground,
+    page("/tenants", pages.TenantsPage),
+    page("/members", pages.MembersPage),
+    page("/models", pages.ModelsPage),
+    page("/models/$id", pages.ModelPage),
+    page("/slas", pages.SlasPage),
+    page("/keys", pages.KeysPage),
+    page("/usage", pages.UsagePage),
+    page("/requests", pages.RequestsPage),
+    page("/requests/$id", pages.RequestPage),
+    page("/fleet", pages.FleetPage),
+    page("/fleet/$id", pages.NodePage),
+    page("/decisions", pages.DecisionsPage),
+    page("/audit", pages.AuditPage),
+    page("/settings", pages.SettingsPage),
+  ]),
 ]);
 
 export const router = createRouter({
   routeTree: tree,
+  parseSearch,
+  stringifySearch,
   defaultPreload: false,
   defaultPendingComponent: PendingPage,
   defaultPendingMs: 300,

@@ -17,6 +17,7 @@ export interface Scopes {
   all: Scope[];
   current: Scope | undefined;
   ready: boolean;
+  operator: boolean;
   /** Owners, admins and operators change deployments; developers create keys and chat too. */
   canChange: boolean;
   canUse: boolean;
@@ -46,6 +47,7 @@ export function useScope(): Scopes {
     all,
     current,
     ready: me.isSuccess && (!operator || !tenants.isPending),
+    operator,
     canChange: operator || CHANGES.has(current?.role ?? ""),
     canUse: operator || (current?.role !== undefined && current.role !== "viewer"),
   };

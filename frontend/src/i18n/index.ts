@@ -3,14 +3,38 @@ import { en } from "./en";
 /** Every language fills this shape; TypeScript names what a translation lacks. */
 export type Catalogue = typeof en;
 
-const catalogues: Record<string, Catalogue> = { en };
+export const LANGUAGES = { en: "English", zh: "简体中文" } as const;
+export type Language = keyof typeof LANGUAGES;
 
-function preferred(languages: readonly string[]): Catalogue {
-  for (const tag of languages) {
-    const found = catalogues[tag.split("-")[0] ?? ""];
-    if (found) return found;
+const STORED = "berth.language";
+
+/**
+ * The strings of the language in use: `t.keys.title`. English until `loadLanguage` ended, which `main.tsx` waits for
+ * before it loads any page; so a module may read `t` when it is loaded.
+ */
+export let t: Catalogue = en;
+
+const known = (value: string | null): value is Language => value !== null && value in LANGUAGES;
+
+/** The language a person chose in this browser, else the first of the browser's own that there is. */
+export function language(): Language {
+  const chosen = localStorage.getItem(STORED);
+  if (known(chosen)) return chosen;
+  for (const tag of navigator.languages ?? []) {
+    const base = tag.split("-")[0] ?? "";
+    if (known(base)) return base;
   }
-  return en;
+  return "en";
 }
 
-export const t: Catalogue = preferred(navigator.languages ?? []);
+/** Loads the catalogue of the language in use; only Chinese is a download of its own. */
+export async function loadLanguage(): Promise<void> {
+  if (language() === "zh") t = (await import("./zh")).zh;
+  document.documentElement.lang = t.locale;
+}
+
+/** Remembers the choice and loads the page anew: its address holds what was looked at. */
+export function chooseLanguage(chosen: Language): void {
+  localStorage.setItem(STORED, chosen);
+  location.reload();
+}

@@ -1,9 +1,11 @@
-/** Numbers as people read them: a value that is not known is an en dash, never a zero. */
+import { t } from "../i18n";
+
+/** Numbers and times as people read them, in their language: a value that is not known is an en dash, never a zero. */
 
 export const NONE = "–";
 
-const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const grouped = new Intl.NumberFormat(t.locale, { maximumFractionDigits: 0 });
+const compact = new Intl.NumberFormat(t.locale, { notation: "compact", maximumFractionDigits: 1 });
 
 type Maybe = number | null | undefined;
 
@@ -57,7 +59,7 @@ export function bytes(value: Maybe): string {
   return `${size >= 100 || unit === 0 ? size.toFixed(0) : trim(size.toFixed(1))} ${UNITS[unit]}`;
 }
 
-const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
+const relative = new Intl.RelativeTimeFormat(t.locale, { numeric: "auto", style: "short" });
 const STEPS: [Intl.RelativeTimeFormatUnit, number][] = [
   ["year", 31_536_000],
   ["month", 2_592_000],
@@ -75,10 +77,13 @@ export function ago(iso: string | null | undefined, nowMs: number = Date.now()):
   return relative.format(Math.trunc(seconds), "second");
 }
 
+/** English dates are written day first, hours to 24, as logs are. */
+const dates = t.locale === "en" ? "en-GB" : t.locale;
+
 export function absolute(iso: string | null | undefined): string {
-  return iso ? new Date(iso).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" }) : NONE;
+  return iso ? new Date(iso).toLocaleString(dates, { dateStyle: "medium", timeStyle: "medium" }) : NONE;
 }
 
 export function clock(unixSeconds: number): string {
-  return new Date(unixSeconds * 1000).toLocaleTimeString("en-GB");
+  return new Date(unixSeconds * 1000).toLocaleTimeString(dates);
 }

@@ -1,4 +1,26 @@
-/** Search parameters of a page: known names with a known kind; anything else in the URL is dropped. */
+/** Search parameters of a page: text under names. `textSearch` keeps all of them, `searchOf` those that are named. */
+
+export type TextSearch = Record<string, string | undefined>;
+
+/** Everything in the URL as text; what is empty is dropped. */
+export function textSearch(raw: Record<string, unknown>): TextSearch {
+  const out: TextSearch = {};
+  for (const [name, value] of Object.entries(raw)) {
+    const text = value === undefined || value === null ? "" : String(value);
+    if (text !== "") out[name] = text;
+  }
+  return out;
+}
+
+/** Plain `?name=value` both ways: the router would otherwise write text as JSON. */
+export function parseSearch(text: string): Record<string, string> {
+  return Object.fromEntries(new URLSearchParams(text));
+}
+
+export function stringifySearch(search: Record<string, unknown>): string {
+  const text = new URLSearchParams(textSearch(search) as Record<string, string>).toString();
+  return text && `?${text}`;
+}
 
 type Kinds = Record<string, "string" | "boolean">;
 
@@ -9,7 +31,6 @@ export function searchOf<K extends Kinds>(raw: Record<string, unknown>, kinds: K
   for (const [name, kind] of Object.entries(kinds)) {
     const value = raw[name];
     if (kind === "boolean" && (value === true || value === "true")) out[name] = true;
-    // The router parses "123" to a number; a name or filter stays text.
     if (kind === "string" && (typeof value === "string" || typeof value === "number") && value !== "")
       out[name] = String(value);
   }

@@ -6,7 +6,7 @@ import { useNavigate } from "@tanstack/react-router";
 import { useDeployments } from "../hooks/useDeployments";
 import { useScope } from "../hooks/useScope";
 import { t } from "../i18n";
-import { PAGES } from "./NavLinks";
+import { useNavGroups } from "./NavLinks";
 
 const ICON = { size: 17, stroke: 1.6 };
 
@@ -16,16 +16,17 @@ export function CommandPalette() {
   const navigate = useNavigate();
   const { toggleColorScheme } = useMantineColorScheme();
   const deployments = useDeployments(current?.tenant);
+  const pages = useNavGroups().flatMap((group) => group.pages);
   const scope = current?.slug ?? "";
 
   const groups: SpotlightActionGroupData[] = [
     {
       group: t.palette.pages,
-      actions: PAGES.map(({ to, label, icon: Icon }) => ({
+      actions: pages.map(({ to, label, icon: Icon }) => ({
         id: to,
         label,
         leftSection: <Icon {...ICON} />,
-        onClick: () => void navigate({ to, params: { scope } }),
+        onClick: () => void navigate({ to: to as "/t/$scope/overview", params: { scope } }),
       })),
     },
     {
@@ -52,7 +53,8 @@ export function CommandPalette() {
           id: "create-key",
           label: t.keys.create,
           leftSection: <IconPlus {...ICON} />,
-          onClick: () => void navigate({ to: "/t/$scope/keys", params: { scope }, search: { create: true } }),
+          onClick: () =>
+            void navigate({ to: "/t/$scope/keys", params: { scope }, search: { create: "true" } }),
         },
         {
           id: "scheme",

@@ -24,7 +24,8 @@ export function KeysPage() {
   const all = show === "all";
   const columns = useMemo(() => keyColumns(canUse ? setRevoking : undefined), [canUse]);
   const rows = useMemo(() => keys.data?.filter((k) => all || keyState(k) === "active"), [keys.data, all]);
-  const setCreate = (open: boolean) => navigate({ search: (s) => ({ ...s, create: open || undefined }) });
+  const setCreate = (open: boolean) =>
+    navigate({ search: (s) => ({ ...s, create: open ? "true" : undefined }) });
 
   const createButton = canUse && (
     <Button leftSection={<IconPlus size={16} />} onClick={() => setCreate(true)} data-testid="create-key">
@@ -69,7 +70,7 @@ export function KeysPage() {
           />
         )}
       </Panel>
-      <CreateKeyModal opened={(create ?? false) && canUse} onClose={() => setCreate(false)} />
+      <CreateKeyModal opened={create === "true" && canUse} onClose={() => setCreate(false)} />
       <RevokeKeyModal apiKey={revoking} onClose={() => setRevoking(null)} />
     </>
   );

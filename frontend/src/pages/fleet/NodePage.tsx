@@ -1,0 +1,156 @@
+import { Skeleton } from "@mantine/core";
+import { IconArrowLeft, IconCpu } from "@tabler/icons-react";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { useMemo } from "react";
+import type { Node } from "../../api/fleet";
+import { DataTable } from "../../components/DataTable";
+import { EmptyState } from "../../components/EmptyState";
+import { ErrorState } from "../../components/ErrorState";
+import { Hint } from "../../components/Hint";
+import { PageHeader } from "../../components/PageHeader";
+import { Panel } from "../../components/Panel";
+import { TimeAgo } from "../../components/TimeAgo";
+import { useNode, useNodes } from "../../hooks/useNodes";
+import { useScope } from "../../hooks/useScope";
+import { t } from "../../i18n";
+import { DevicePicture } from "./DevicePicture";
+import { DrainProgress } from "./DrainProgress";
+import classes from "./Fleet.module.css";
+import { SEAT_COLUMNS, seatRows } from "./fleetColumns";
+import { coloursOf } from "./layout";
+import { NodeFacts, NodePill } from "./NodeFacts";
+import { NodeMenu } from "./NodeMenu";
+import { nodeState } from "./nodeState";
+
+export function NodePage() {
+  const { id } = useParams({ from: "/t/$scope/fleet/$id" });
+  const navigate = useNavigate({ from: "/t/$scope/fleet/$id" });
+  const { current } = useScope();
+  const scope = current?.slug ?? "";
+  const found = useNode(id);
+  const all = useNodes();
+  const node = found.data;
+  const back = (
+    <Link className={classes.back} to="/t/$scope/fleet" params={{ scope }}>
+      <IconArrowLeft size={14} aria-hidden="true" />
+      {t.fleet.back}
+    </Link>
+  );
+  if (!node) {
+    return (
+      <>
+        {back}
+        {found.error ? (
+          <Panel>
+            <ErrorState error={found.error} retry={() => found.refetch()} />
+          </Panel>
+        ) : (
+          <>
+            <Skeleton height={34} width={220} mb="lg" />
+            <Skeleton height={64} mb="lg" />
+            <Skeleton height={260} />
+          </>
+        )}
+      </>
+    );
+  }
+  return (
+    <>
+      {back}
+      <PageHeader
+        title={
+          <>
+            {node.name}
+            <NodePill node={node} />
+          </>
+        }
+        subtitle={<NodeFacts node={node} />}
+      >
+        <NodeMenu
+          node={node}
+          nodes={all.data ?? [node]}
+          onRemoved={() => navigate({ to: "/t/$scope/fleet", params: { scope } })}
+        />
+      </PageHeader>
+      {nodeState(node) === "silent" && <p className={classes.notice}>{t.fleet.node.silentText}</p>}
+      <DrainProgress node={node} />
+      <Facts node={node} />
+      <div className={classes.stack}>
+        <Devices node={node} />
+        <Seats node={node} />
+      </div>
+    </>
+  );
+}
+
+function Facts({ node }: { node: Node }) {
+  const words = t.fleet.node;
+  const behind = node.observed_generation < node.generation;
+  return (
+    <dl className={classes.factGrid}>
+      <div className={classes.fact}>
+        <dt>{words.lastSeen}</dt>
+        <dd>
+          <TimeAgo at={node.last_seen_at} />
+        </dd>
+      </div>
+      <div className={classes.fact}>
+        <dt>{words.joined}</dt>
+        <dd>
+          <TimeAgo at={node.connected_at} />
+        </dd>
+      </div>
+      <div className={classes.fact}>
+        <dt>
+          {words.upToDate} <Hint text={words.upToDateHint} />
+        </dt>
+        <dd className="num">
+          {behind ? words.upToDateNo(node.observed_generation, node.generation) : words.upToDateYes}
+        </dd>
+      </div>
+      <div className={classes.fact}>
+        <dt>{words.address}</dt>
+        <dd className="mono">{node.address}</dd>
+      </div>
+      <div className={classes.fact}>
+        <dt>{words.provider}</dt>
+        <dd>{node.provider || "–"}</dd>
+      </div>
+    </dl>
+  );
+}
+
+function Devices({ node }: { node: Node }) {
+  const colours = useMemo(() => coloursOf([node], "deployment"), [node]);
+  return (
+    <Panel title={t.fleet.views.devices}>
+      {node.devices.length === 0 && <p className={classes.quiet}>{t.fleet.node.noDevices}</p>}
+      <div className={classes.devices}>
+        {node.devices.map((device) => (
+          <DevicePicture key={device.id} device={device} by="deployment" colours={colours} />
+        ))}
+      </div>
+    </Panel>
+  );
+}
+
+function Seats({ node }: { node: Node }) {
+  const rows = useMemo(() => seatRows([node]), [node]);
+  return (
+    <Panel title={t.fleet.seats.title} flush>
+      <DataTable
+        label={t.fleet.seats.title}
+        rows={rows}
+        columns={SEAT_COLUMNS}
+        rowId={(s) => s.id}
+        empty={
+          <EmptyState
+            icon={<IconCpu size={20} stroke={1.6} />}
+            title={t.fleet.seats.empty}
+            text={t.fleet.seats.emptyText}
+          />
+        }
+      />
+    </Panel>
+  );
+}

@@ -1,0 +1,5 @@
+import { PendingPage } from "../PendingPage";
+
+export function InvitationPage() {
+  return <PendingPage />;
+}

@@ -1,0 +1,6 @@
+import { PageHeader } from "../../components/PageHeader";
+import { t } from "../../i18n";
+
+export function ModelsPage() {
+  return <PageHeader title={t.nav.models} />;
+}
