@@ -10,7 +10,7 @@ from rest_framework import serializers
 from berth.catalog.models import Model
 from berth.deployments.models import Deployment, Dtype, Engine, KvDtype, Replica, ReplicaState
 from berth.deployments.needs import needs_of_deployment
-from berth.slas.api import ServiceClassSerializer
+from berth.slas.serializers import ServiceClassSerializer
 from berth.tenants.serializers import TenantRefSerializer
 
 SUMMARY_STATES = [(name, name) for name in ("running", "starting", "degraded", "failed", "stopping", "stopped")]

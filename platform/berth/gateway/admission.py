@@ -22,11 +22,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Room that was made for one request. ``second`` 0: Redis was away and nothing is reserved."""
+    """Room that was made for one request. ``second`` 0: Redis was away and nothing is reserved.
+
+    ``burst``: it went beyond a guaranteed rate.
+    """
 
     second: int
     reserved: int
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    burst: bool = False
 
 
 class Admission:
@@ -38,28 +42,32 @@ class Admission:
         self._script = Script("admission.lua")
         self._away_until = 0.0
 
-    async def ask(self, route: Route, opened: OpenRecord, reserve: int, replica_id: str) -> Grant:
-        """Raises ``ApiError`` 429 when a limit is reached; nothing is then reserved or opened."""
+    async def ask(self, route: Route, opened: OpenRecord, reserve: int, replica_id: str, *, room: bool = True) -> Grant:
+        """Raises ``ApiError`` 429 when a limit is reached; nothing is then reserved or opened.
+
+        ``room``: a door has a free place, so bursts beyond the guaranteed rates may pass.
+        """
         if time.monotonic() < self._away_until:
             return Grant(0, 0)
         try:
-            answer = await self._script(self._line, *self._call(route, opened, reserve, replica_id))
+            answer = await self._script(self._line, *self._call(route, opened, reserve, replica_id, room))
         except RedisError as error:
             self._away_until = time.monotonic() + AWAY_S
             log.warning("admission_open", extra={"error": str(error)})
             return Grant(0, 0)
         admitted, over, wait_ms, *left, second = answer
-        headers = _rate_headers(route.limits, left)
+        ceilings = route.limits.ceilings(room=room)
+        headers = _rate_headers(ceilings, left)
         if not admitted:
-            raise _over(route, over, wait_ms, reserve, headers)
-        return Grant(int(second), reserve, headers)
+            raise _over(route, over, wait_ms, reserve, headers, room=room)
+        return Grant(int(second), reserve, headers, room and _bursts(route.limits, left))
 
     def _call(
-        self, route: Route, opened: OpenRecord, reserve: int, replica_id: str
+        self, route: Route, opened: OpenRecord, reserve: int, replica_id: str, room: bool
     ) -> tuple[list[str], list[Argument]]:
         limits, request_id = route.limits, opened.request_id
         keys = [names.open_request(request_id), names.OPEN_REQUESTS, *names.limits(scope_of(route))]
-        ceilings = (limits.requests_per_min, limits.tokens_per_min, limits.max_concurrency)
+        ceilings = (*limits.ceilings(room=room), limits.max_concurrency)
         args: list[Argument] = [request_id, reserve, *(-1 if c is None else c for c in ceilings), LEASE_S]
         args += ["record", encode(opened), "gateway", self._gateway_id, "replica", replica_id]
         args += ["prompt_tokens", 0, "tokens", 0]
@@ -71,12 +79,19 @@ def scope_of(route: Route) -> str:
     return f"{route.tenant_id}:{route.deployment_id}"
 
 
-def _rate_headers(limits: Limits, left: list[int]) -> tuple[tuple[bytes, bytes], ...]:
+def _bursts(limits: Limits, left: list[int]) -> bool:
+    """Whether less is left than the bursts alone: then the guaranteed rate is used up."""
+    requests_left, _, tokens_left, _ = (int(value) for value in left)
+    over_requests = limits.requests_per_min is not None and requests_left < limits.burst_requests_per_min
+    return over_requests or (limits.tokens_per_min is not None and tokens_left < limits.burst_tokens_per_min)
+
+
+def _rate_headers(ceilings: tuple[int | None, int | None], left: list[int]) -> tuple[tuple[bytes, bytes], ...]:
     requests_left, requests_reset_ms, tokens_left, tokens_reset_ms = (int(value) for value in left)
     found: list[tuple[bytes, bytes]] = []
     for name, limit, remaining, reset_ms in (
-        (b"requests", limits.requests_per_min, requests_left, requests_reset_ms),
-        (b"tokens", limits.tokens_per_min, tokens_left, tokens_reset_ms),
+        (b"requests", ceilings[0], requests_left, requests_reset_ms),
+        (b"tokens", ceilings[1], tokens_left, tokens_reset_ms),
     ):
         if limit is not None:
             found.append((b"x-ratelimit-limit-" + name, b"%d" % limit))
@@ -85,19 +100,24 @@ def _rate_headers(limits: Limits, left: list[int]) -> tuple[tuple[bytes, bytes],
     return tuple(found)
 
 
-def _over(route: Route, what: str, wait_ms: int, reserve: int, headers: tuple[tuple[bytes, bytes], ...]) -> ApiError:
+def _over(
+    route: Route, what: str, wait_ms: int, reserve: int, headers: tuple[tuple[bytes, bytes], ...], *, room: bool
+) -> ApiError:
     limits = route.limits
+    requests, tokens = limits.ceilings(room=room)
+    full = not room and (limits.burst_requests_per_min if what == "requests" else limits.burst_tokens_per_min)
+    burst = " The contract's burst beyond it waits until a replica has room." if full and what != "concurrency" else ""
     if what == "requests":
-        text = f"The limit of {limits.requests_per_min} requests a minute on '{route.model}' is reached."
-    elif what == "tokens" and limits.tokens_per_min is not None and reserve > limits.tokens_per_min:
+        text = f"The limit of {requests} requests a minute on '{route.model}' is reached.{burst}"
+    elif what == "tokens" and tokens is not None and reserve > tokens:
         text = (
             f"The request needs up to {reserve} tokens (its prompt and max_tokens), more than the limit of "
-            f"{limits.tokens_per_min} tokens a minute on '{route.model}'. Shorten the messages or lower max_tokens."
+            f"{tokens} tokens a minute on '{route.model}'.{burst} Shorten the messages or lower max_tokens."
         )
     elif what == "tokens":
         text = (
-            f"The limit of {limits.tokens_per_min} tokens a minute on '{route.model}' is reached: "
-            f"this request needs up to {reserve}."
+            f"The limit of {tokens} tokens a minute on '{route.model}' is reached: "
+            f"this request needs up to {reserve}.{burst}"
         )
     else:
         text = f"The limit of {limits.max_concurrency} requests at a time on '{route.model}' is reached."

@@ -95,8 +95,11 @@ class Exchange:
         """Until the client has its answer, or is gone. Raises ``ApiError`` 429 when a limit is reached."""
         first = self._gateway.replicas.choose(self.route, self.request.affinity, set())
         reserve = self.request.reserve(self.route.default_max_tokens)
+        room = not self.route.limits.bursts or self._gateway.replicas.has_room(self.route.deployment_id)
         try:
-            self.grant = await self._gateway.admission.ask(self.route, self.opened, reserve, first.id if first else "")
+            self.grant = await self._gateway.admission.ask(
+                self.route, self.opened, reserve, first.id if first else "", room=room
+            )
         except ApiError as error:
             self.finish(Outcome.OVER_QUOTA, error.status)
             raise

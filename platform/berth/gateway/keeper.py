@@ -26,6 +26,7 @@ from berth.gateway.auth import NEWBORN_S
 from berth.gateway.snapshot import Key, Limits, Replica, Route, Snapshot
 from berth.live.names import CONFIG_CHANNEL
 from berth.slas.models import Contract
+from berth.slas.selectors import in_force, next_turn
 from berth.tenants.models import ApiKey
 
 POLL_S = 0.5
@@ -38,7 +39,9 @@ log = logging.getLogger(__name__)
 def build() -> Snapshot:
     """Reads the version first: a change while the rows are read is then seen by the next poll."""
     version = current_version()
-    return Snapshot(version, _keys(), _routes(), _replicas(), _closed_keys())
+    turns = next_turn(Contract.objects.for_platform(), timezone.now())
+    turns_at = None if turns is None else turns.timestamp()
+    return Snapshot(version, _keys(), _routes(), _replicas(), _closed_keys(), turns_at)
 
 
 def _keys() -> dict[str, Key]:
@@ -65,8 +68,7 @@ def _closed_keys() -> frozenset[str]:
 def _routes() -> dict[tuple[str, str], Route]:
     """Contracts first, then the tenant's own deployments: its own name wins over one it was given."""
     open_contracts = (
-        Contract.objects.for_platform()
-        .filter(Q(valid_until=None) | Q(valid_until__gt=timezone.now()))
+        in_force(Contract.objects.for_platform(), timezone.now())
         .select_related("deployment", "service_class", "tenant")
         .order_by("valid_until", "version")
     )
@@ -78,10 +80,16 @@ def _routes() -> dict[tuple[str, str], Route]:
             model=row.deployment.name,
             deployment_id=row.deployment_id,
             class_name=row.service_class.name,
-            level=row.service_class.level(),
+            level=row.level(),
             contract_id=row.id,
             contract_version=row.version,
-            limits=Limits(row.requests_per_min, row.tokens_per_min, row.max_concurrency),
+            limits=Limits(
+                row.guaranteed_requests_per_min,
+                row.guaranteed_tokens_per_min,
+                row.max_concurrency,
+                row.burst_requests_per_min,
+                row.burst_tokens_per_min,
+            ),
             weight=float(row.weight * row.tenant.weight),
             salt=tenant_salt(row.tenant_id),
             default_max_tokens=row.deployment.default_max_tokens,
@@ -131,7 +139,7 @@ def _replicas() -> dict[str, tuple[Replica, ...]]:
 
 
 class Keeper:
-    """Keeps ``current`` fresh from a thread of its own: on a push, on a changed version, every ten seconds."""
+    """Keeps ``current`` fresh in its own thread: on a push, a new version, a contract's turn, every ten seconds."""
 
     def __init__(self, redis_url: str, on_change: Callable[[Snapshot], None]) -> None:
         self.current = Snapshot()
@@ -172,7 +180,9 @@ class Keeper:
 
     def _refresh(self, *, pushed: bool) -> None:
         try:
-            stale = pushed or time.monotonic() - self._built_s > REBUILD_S
+            turns_at = self.current.turns_at
+            turned = turns_at is not None and time.time() >= turns_at
+            stale = pushed or turned or time.monotonic() - self._built_s > REBUILD_S
             if stale or current_version() != self.current.version:
                 fresh = build()
                 self._built_s = time.monotonic()

@@ -71,6 +71,13 @@ class Replicas:
     def any_up(self, deployment_id: str) -> bool:
         return any(self._states[i].up for i in self._by_deployment.get(deployment_id, ()))
 
+    def has_room(self, deployment_id: str) -> bool:
+        """Whether some door, as last heard of, would start another request at once."""
+        now = time.monotonic()
+        states = (self._states[i] for i in self._by_deployment.get(deployment_id, ()))
+        ups = (state.candidate(now) for state in states if state.up)
+        return any(door.load < door.capacity for door in ups)
+
     def choose(self, route: Route, affinity: bytes, tried: set[str]) -> Replica | None:
         """The best door that answers and was not tried."""
         now = time.monotonic()

@@ -24,11 +24,27 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """None: no such limit."""
+    """None: no such limit. The rates are guaranteed; a burst may pass in a minute beyond them while a door has room."""
 
     requests_per_min: int | None = None
     tokens_per_min: int | None = None
     max_concurrency: int | None = None
+    burst_requests_per_min: int = 0
+    burst_tokens_per_min: int = 0
+
+    @property
+    def bursts(self) -> bool:
+        return bool(self.burst_requests_per_min or self.burst_tokens_per_min)
+
+    def ceilings(self, *, room: bool) -> tuple[int | None, int | None]:
+        """Requests and tokens that may pass in a minute, with the bursts where there is ``room`` for them."""
+        requests, tokens = self.requests_per_min, self.tokens_per_min
+        if not room:
+            return requests, tokens
+        return (
+            None if requests is None else requests + self.burst_requests_per_min,
+            None if tokens is None else tokens + self.burst_tokens_per_min,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +79,17 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """``closed_keys``: made a moment ago and already of no use, as far as ``auth`` would else wait for them."""
+    """``closed_keys``: made a moment ago and already of no use, as far as ``auth`` would else wait for them.
+
+    ``turns_at``: Unix time at which the next version of a contract begins or one ends, by itself.
+    """
 
     version: int = -1
     keys: Mapping[str, Key] = field(default_factory=dict)
     routes: Mapping[tuple[str, str], Route] = field(default_factory=dict)
     replicas: Mapping[str, tuple[Replica, ...]] = field(default_factory=dict)
     closed_keys: frozenset[str] = frozenset()
+    turns_at: float | None = None
 
     def models_of(self, tenant_id: str) -> list[Route]:
         found = [route for (tenant, _), route in self.routes.items() if tenant == tenant_id]

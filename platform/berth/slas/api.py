@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import django_filters
+from django.db.models import Q
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
-from rest_framework import mixins, serializers
+from rest_framework import mixins
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -15,114 +18,75 @@ from berth.core.scoping import PLATFORM
 from berth.deployments.models import Deployment
 from berth.slas import selectors, services
 from berth.slas.models import Contract, ServiceClass
+from berth.slas.serializers import (
+    STATES,
+    ContractChangeSerializer,
+    ContractCreateSerializer,
+    ContractEndSerializer,
+    ContractSerializer,
+    ServiceClassChangeSerializer,
+    ServiceClassDetailSerializer,
+    ServiceClassWriteSerializer,
+)
 from berth.tenants.models import Tenant
-from berth.tenants.serializers import TenantRefSerializer
-
-_MAX_INT = 2_147_483_647
-
-
-class ServiceClassSerializer(serializers.ModelSerializer[ServiceClass]):
-    class Meta:
-        model = ServiceClass
-        fields = [
-            "id", "name", "description", "base_ms", "free_prompt_tokens", "prefill_tokens_per_s", "tpot_ms",
-            "stretch_tpot_ms", "fluidity_floor", "attainment_target", "e2e_ms", "created_at",
-        ]  # fmt: skip
-        read_only_fields = fields
-
-
-class ServiceClassWriteSerializer(serializers.ModelSerializer[ServiceClass]):
-    base_ms = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=_MAX_INT)
-    prefill_tokens_per_s = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=_MAX_INT)
-    tpot_ms = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=_MAX_INT)
-    stretch_tpot_ms = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=_MAX_INT)
-    fluidity_floor = serializers.FloatField(required=False, min_value=0, max_value=1)
-    attainment_target = serializers.FloatField(required=False, min_value=0, max_value=1)
-    e2e_ms = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=1 << 53)
-
-    class Meta:
-        model = ServiceClass
-        fields = [
-            "name", "description", "base_ms", "free_prompt_tokens", "prefill_tokens_per_s", "tpot_ms",
-            "stretch_tpot_ms", "fluidity_floor", "attainment_target", "e2e_ms",
-        ]  # fmt: skip
-
-    name = serializers.SlugField(max_length=40)
-
-
-class ServiceClassChangeSerializer(ServiceClassWriteSerializer):
-    class Meta(ServiceClassWriteSerializer.Meta):
-        fields = [name for name in ServiceClassWriteSerializer.Meta.fields if name != "name"]
-
-    name = None  # type: ignore[assignment]
 
 
 class ServiceClassView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[ServiceClass]):
     queryset = ServiceClass.objects.none()
-    serializer_class = ServiceClassSerializer
-    operator_actions = frozenset({"create", "partial_update"})
+    serializer_class = ServiceClassDetailSerializer
+    search_fields = ("name", "description")
+    ordering_fields = ("name", "base_ms", "tpot_ms", "created_at")
+    operator_actions = frozenset({"create", "partial_update", "destroy"})
 
     def get_queryset(self) -> Any:
         return selectors.classes()
 
-    @extend_schema(request=ServiceClassWriteSerializer, responses={201: ServiceClassSerializer})
+    @extend_schema(request=ServiceClassWriteSerializer, responses={201: ServiceClassDetailSerializer})
     def create(self, request: Request) -> Response:
         made = services.create_class(**self.valid(ServiceClassWriteSerializer), actor=self.actor)
-        return Response(ServiceClassSerializer(made).data, status=201)
+        return self._answer(made, 201)
 
-    @extend_schema(request=ServiceClassChangeSerializer, responses=ServiceClassSerializer)
+    @extend_schema(request=ServiceClassChangeSerializer, responses=ServiceClassDetailSerializer)
     def partial_update(self, request: Request, id: str) -> Response:
+        """Holds for requests from now on; contracts of the class go on under a new version with the new terms."""
         service_class = self.get_object()
         values = self.valid(ServiceClassChangeSerializer, partial=True)
-        changed = services.change_class(service_class=service_class, actor=self.actor, **values)
-        return Response(ServiceClassSerializer(changed).data)
+        return self._answer(services.change_class(service_class=service_class, actor=self.actor, **values), 200)
 
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, id: str) -> Response:
+        """409 while a deployment, or any contract's version, names it."""
+        services.delete_class(service_class=self.get_object(), actor=self.actor)
+        return Response(status=204)
 
-class ContractDeploymentSerializer(serializers.ModelSerializer[Deployment]):
-    class Meta:
-        model = Deployment
-        fields = ["id", "name"]
-        read_only_fields = fields
-
-
-class ContractSerializer(serializers.ModelSerializer[Contract]):
-    tenant = TenantRefSerializer()
-    deployment = ContractDeploymentSerializer()
-    service_class = ServiceClassSerializer()
-
-    class Meta:
-        model = Contract
-        fields = [
-            "id", "tenant", "deployment", "service_class", "version", "requests_per_min", "tokens_per_min",
-            "max_concurrency", "weight", "valid_from", "valid_until",
-        ]  # fmt: skip
-        read_only_fields = fields
-
-
-class ContractChangeSerializer(serializers.Serializer[Contract]):
-    service_class = serializers.CharField(required=False, max_length=40, help_text="id or name")
-    requests_per_min = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=_MAX_INT)
-    tokens_per_min = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=_MAX_INT)
-    max_concurrency = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=_MAX_INT)
-    weight = serializers.IntegerField(required=False, min_value=1, max_value=1000)
-
-
-class ContractCreateSerializer(ContractChangeSerializer):
-    tenant = serializers.CharField(max_length=32)
-    deployment = serializers.CharField(max_length=32)
-    service_class = serializers.CharField(max_length=40, help_text="id or name")
+    def _answer(self, row: ServiceClass, status: int) -> Response:
+        shown = selectors.classes().get(id=row.id)
+        return Response(ServiceClassDetailSerializer(shown).data, status=status)
 
 
 class ContractFilter(TenantFilter):
     deployment = django_filters.CharFilter(field_name="deployment_id")
+    service_class = django_filters.CharFilter(method="_of_class", help_text="id or name")
     open = django_filters.BooleanFilter(field_name="valid_until", lookup_expr="isnull")
+    state = django_filters.ChoiceFilter(choices=[(name, name) for name in STATES], method="_in_state")
+
+    def _of_class(self, queryset: Any, name: str, value: str) -> Any:
+        return queryset.filter(Q(service_class_id=value) | Q(service_class__name=value))
+
+    def _in_state(self, queryset: Any, name: str, value: str) -> Any:
+        return selectors.with_state(queryset, timezone.now(), value)
 
 
 class ContractView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[Contract]):
     queryset = Contract.objects.none()
     serializer_class = ContractSerializer
+    search_fields = ("id", "tenant__name", "deployment__name", "service_class__name")
+    ordering_fields = {
+        "tenant": "tenant__name", "deployment": "deployment__name", "service_class": "service_class__name",
+        "version": "version", "weight": "weight", "valid_from": "valid_from", "valid_until": "valid_until",
+    }  # fmt: skip
     filterset_class = ContractFilter
-    operator_actions = frozenset({"create", "partial_update", "destroy"})
+    operator_actions = frozenset({"create", "partial_update", "destroy", "end"})
 
     def get_queryset(self) -> Any:
         return selectors.contracts(self.scope)
@@ -133,7 +97,7 @@ class ContractView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewS
         tenant = pick(Tenant.objects.all(), values.pop("tenant"), "tenant", by_name=False)
         deployments = PLATFORM.of(Deployment.objects)
         deployment = pick(deployments, values.pop("deployment"), "deployment", by_name=False)
-        service_class = pick(selectors.classes(), values.pop("service_class"), "service_class")
+        service_class = pick(ServiceClass.objects.all(), values.pop("service_class"), "service_class")
         contract = services.grant_contract(
             tenant=tenant, deployment=deployment, service_class=service_class, actor=self.actor, **values
         )
@@ -141,16 +105,33 @@ class ContractView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewS
 
     @extend_schema(request=ContractChangeSerializer, responses=ContractSerializer)
     def partial_update(self, request: Request, id: str) -> Response:
-        """Answers the new version, which has an id of its own."""
+        """Answers the new version, which has an id of its own and holds from ``valid_from``, or from now."""
         contract = self.get_object()
         values = self.valid(ContractChangeSerializer, partial=True)
         if "service_class" in values:
-            values["service_class"] = pick(selectors.classes(), values["service_class"], "service_class")
+            values["service_class"] = pick(ServiceClass.objects.all(), values["service_class"], "service_class")
         changed = services.change_contract(contract=contract, actor=self.actor, **values)
         return Response(ContractSerializer(changed).data)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, id: str) -> Response:
-        """Ends the contract now; its row stays."""
+        """Ends the contract now; its row stays. A scheduled version is withdrawn, and the one before it goes on."""
         services.end_contract(contract=self.get_object(), actor=self.actor)
         return Response(status=204)
+
+    @extend_schema(request=ContractEndSerializer, responses=ContractSerializer)
+    @action(detail=True, methods=["post"])
+    def end(self, request: Request, id: str) -> Response:
+        """As DELETE, at a time to come if ``at`` names one; answers the version that ends."""
+        contract = self.get_object()
+        ended = services.end_contract(
+            contract=contract, actor=self.actor, at=self.valid(ContractEndSerializer).get("at")
+        )
+        return Response(ContractSerializer(ended).data)
+
+    @extend_schema(responses=ContractSerializer(many=True), filters=False)
+    @action(detail=True, methods=["get"], pagination_class=None, filterset_class=None)
+    def versions(self, request: Request, id: str) -> Response:
+        """Every version of this tenant's contract on this deployment, newest first: its history."""
+        rows = selectors.versions(self.scope, self.get_object())
+        return Response(ContractSerializer(rows, many=True).data)

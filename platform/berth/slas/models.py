@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.core.validators import MinValueValidator
 from django.db import models
+from django.db.models.functions import Now
+from django.utils import timezone
 
 from berth.core.ids import IdFactory
 from berth.core.scoping import TenantOwned
 from gpuruntime.goodput import ServiceLevel
 
+LEVEL_FIELDS = (
+    "base_ms", "free_prompt_tokens", "prefill_tokens_per_s", "tpot_ms", "fluidity_floor", "attainment_target", "e2e_ms",
+)  # fmt: skip
+PRICE_FIELDS = ("price_input", "price_cached", "price_output")
+TERM_FIELDS = (*LEVEL_FIELDS, "stretch_tpot_ms", *PRICE_FIELDS)
+
+
+def price_field() -> models.DecimalField[Decimal, Decimal]:
+    """A price of a million tokens, in the platform's currency, to four decimals."""
+    zero = Decimal(0)
+    return models.DecimalField(
+        max_digits=12, decimal_places=4, default=zero, db_default=zero, validators=[MinValueValidator(0)]
+    )
+
 
 class ServiceClass(models.Model):
-    """A named service level (docs/goodput.md). An empty limit is a test that always passes."""
+    """A named service level (docs/goodput.md) and its prices. An empty limit is a test that always passes."""
 
     id = models.CharField(max_length=32, primary_key=True, default=IdFactory("cls"), editable=False)
     name = models.SlugField(max_length=40, unique=True)
@@ -23,24 +44,28 @@ class ServiceClass(models.Model):
     fluidity_floor = models.FloatField(default=0.99)
     attainment_target = models.FloatField(default=0.95)
     e2e_ms = models.PositiveBigIntegerField(null=True, blank=True)
+    price_input = price_field()
+    price_cached = price_field()
+    price_output = price_field()
     created_at = models.DateTimeField(auto_now_add=True)
 
     def level(self) -> ServiceLevel:
-        return ServiceLevel(
-            base_ms=self.base_ms,
-            free_prompt_tokens=self.free_prompt_tokens,
-            prefill_tokens_per_s=self.prefill_tokens_per_s,
-            tpot_ms=self.tpot_ms,
-            fluidity_floor=self.fluidity_floor,
-            attainment_target=self.attainment_target,
-            e2e_ms=self.e2e_ms,
-        )
+        return ServiceLevel(**{name: getattr(self, name) for name in LEVEL_FIELDS})
+
+    def terms(self) -> dict[str, Any]:
+        """Limits and prices as a contract's version keeps them: JSON, prices as text so that none is rounded."""
+        found = {name: getattr(self, name) for name in TERM_FIELDS}
+        return found | {name: f"{Decimal(found[name]):.4f}" for name in PRICE_FIELDS}
 
 
 class Contract(TenantOwned):
-    """What one tenant was promised on one deployment. A change makes a new version; usage keeps the one it met.
+    """One version of what a tenant was promised on a deployment, in force from ``valid_from`` to ``valid_until``.
 
-    A limit left empty does not apply. ``weight`` multiplies the tenant's share in the door's queue.
+    A change ends this version and opens the next, a row of its own, now or at a time to come; at most one version is
+    in force at a time. ``terms`` is what the class promised when the version was made: the class may change, a version
+    never does. A limit left empty does not apply; a burst is what may pass beyond a guaranteed rate while a replica
+    has room. ``weight`` multiplies the tenant's share in the door's queue. A version that was replaced before it came
+    into force has ``valid_until`` at or before ``valid_from``.
     """
 
     id = models.CharField(max_length=32, primary_key=True, default=IdFactory("con"), editable=False)
@@ -48,12 +73,18 @@ class Contract(TenantOwned):
     deployment = models.ForeignKey("deployments.Deployment", on_delete=models.CASCADE, related_name="contracts")
     service_class = models.ForeignKey(ServiceClass, on_delete=models.PROTECT, related_name="contracts")
     version = models.PositiveIntegerField(default=1)
-    requests_per_min = models.PositiveIntegerField(null=True, blank=True)
-    tokens_per_min = models.PositiveIntegerField(null=True, blank=True)
+    terms = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
+    # The columns keep the names they had before there were bursts: the running version reads them.
+    guaranteed_requests_per_min = models.PositiveIntegerField(null=True, blank=True, db_column="requests_per_min")
+    guaranteed_tokens_per_min = models.PositiveIntegerField(null=True, blank=True, db_column="tokens_per_min")
+    burst_requests_per_min = models.PositiveIntegerField(default=0, db_default=0)
+    burst_tokens_per_min = models.PositiveIntegerField(default=0, db_default=0)
     max_concurrency = models.PositiveIntegerField(null=True, blank=True)
     weight = models.PositiveIntegerField(default=1)
-    valid_from = models.DateTimeField(auto_now_add=True)
+    valid_from = models.DateTimeField(default=timezone.now)
     valid_until = models.DateTimeField(null=True, blank=True)
+    replaces = models.CharField(max_length=32, blank=True, default="", db_default="", help_text="the version before")
+    created_at = models.DateTimeField(default=timezone.now, db_default=Now())
 
     class Meta(TenantOwned.Meta):
         constraints = [
@@ -63,3 +94,15 @@ class Contract(TenantOwned):
                 name="one_open_contract_a_deployment",
             )
         ]
+
+    def level(self) -> ServiceLevel:
+        terms = self.terms or self.service_class.terms()
+        return ServiceLevel(**{name: terms[name] for name in LEVEL_FIELDS})
+
+    def state(self, now: datetime) -> str:
+        """``scheduled``, ``current``, ``ended`` or, of one that never came into force, ``replaced``."""
+        if self.valid_until is not None and self.valid_until <= self.valid_from:
+            return "replaced"
+        if self.valid_from > now:
+            return "scheduled"
+        return "ended" if self.valid_until is not None and self.valid_until <= now else "current"

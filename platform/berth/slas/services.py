@@ -1,19 +1,28 @@
-"""Writes of service classes and contracts."""
+"""Writes of service classes; those of contracts are in ``slas.contracts`` and re-exported here."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
 from berth.audit.services import changes, record
 from berth.core.errors import Conflict, Invalid
-from berth.core.notify import changed
 from berth.core.version import raise_version
 from berth.deployments.models import Deployment
-from berth.slas.models import Contract, ServiceClass
-from berth.tenants.models import Tenant
+from berth.slas.contracts import change_contract, end_contract, grant_contract, renew_for_class
+from berth.slas.models import TERM_FIELDS, Contract, ServiceClass
+
+__all__ = [
+    "change_class",
+    "change_contract",
+    "create_class",
+    "delete_class",
+    "end_contract",
+    "ensure_default_classes",
+    "grant_contract",
+]
 
 DEFAULT_CLASSES: dict[str, dict[str, Any]] = {
     "chat": {"description": "Conversation", "base_ms": 1000, "tpot_ms": 100, "stretch_tpot_ms": 50},
@@ -28,7 +37,6 @@ DEFAULT_CLASSES: dict[str, dict[str, Any]] = {
     "rag": {"description": "Long prompts", "base_ms": 1000, "prefill_tokens_per_s": 10_000, "tpot_ms": 100},
     "batch": {"description": "Throughput, in the slack of the others", "e2e_ms": 24 * 3600 * 1000},
 }
-LIMITS = ("requests_per_min", "tokens_per_min", "max_concurrency", "weight")
 
 
 def ensure_default_classes() -> dict[str, ServiceClass]:
@@ -41,108 +49,66 @@ def ensure_default_classes() -> dict[str, ServiceClass]:
 
 @transaction.atomic
 def create_class(*, name: str, actor: str, **values: Any) -> ServiceClass:
+    """``values``: the other fields of ``ServiceClass``. Raises ``Conflict`` for a name that is taken."""
+    made = ServiceClass(name=name, **values)
+    _check(made)
     try:
         with transaction.atomic():
-            made = ServiceClass.objects.create(name=name, **values)
+            made.save()
     except IntegrityError as error:
         raise Conflict(f"A service class named {name!r} exists", field="name", code="name_taken") from error
-    record(actor=actor, action="class.create", obj=made, after={"name": name, **values})
+    record(actor=actor, action="class.create", obj=made, after={"name": name, **_plain(values)})
     raise_version()
     return made
 
 
 @transaction.atomic
 def change_class(*, service_class: ServiceClass, actor: str, **values: Any) -> ServiceClass:
-    """Applies to every contract of the class, to requests that arrive from now on."""
+    """Holds for requests that arrive from now on: contracts of the class go on under a new version of their own.
+
+    What was judged before keeps the limits it was judged by (``UsageRecord``, ``Contract.terms``).
+    """
     service_class = ServiceClass.objects.select_for_update().get(id=service_class.id)
     before, after = changes(service_class, values)
     if after:
         for field, value in after.items():
             setattr(service_class, field, value)
+        _check(service_class)
         service_class.save(update_fields=list(after))
-        record(actor=actor, action="class.change", obj=service_class, before=before, after=after)
+        renewed = renew_for_class(service_class=service_class, actor=actor) if set(after) & set(TERM_FIELDS) else 0
+        after = _plain(after) | ({"contracts_renewed": renewed} if renewed else {})
+        record(actor=actor, action="class.change", obj=service_class, before=_plain(before), after=after)
         raise_version()
     return service_class
 
 
 @transaction.atomic
-def grant_contract(
-    *, tenant: Tenant, deployment: Deployment, service_class: ServiceClass, actor: str, **limits: Any
-) -> Contract:
-    """``limits``: requests_per_min, tokens_per_min, max_concurrency, weight. One open contract a deployment."""
-    _check_limits(limits)
-    _check_name_is_free(tenant, deployment)
-    try:
-        with transaction.atomic():
-            contract = Contract.objects.create(
-                tenant=tenant, deployment=deployment, service_class=service_class, **limits
-            )
-    except IntegrityError as error:
+def delete_class(*, service_class: ServiceClass, actor: str) -> None:
+    """Raises ``Conflict`` while a deployment or a contract names it, also one that ended: it is their history."""
+    row = ServiceClass.objects.select_for_update().get(id=service_class.id)
+    users = {
+        "deployment": Deployment.objects.for_platform().filter(service_class=row).count(),
+        "contract version": Contract.objects.for_platform().filter(service_class=row).count(),
+    }
+    if any(users.values()):
+        text = " and ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in users.items() if count)
         raise Conflict(
-            f"{tenant.name} has a contract on {deployment.name!r}; change that one", field="deployment"
-        ) from error
-    after = {"tenant": tenant.id, "deployment": deployment.id, "service_class": service_class.name, **limits}
-    record(actor=actor, action="contract.grant", obj=contract, after=after)
-    changed("deployment", deployment.id, tenant.id)
+            f"The class {row.name!r} is named by {text}. Move deployments to another class first; a class that a "
+            "contract ever named stays, since its usage was judged by it",
+            code="class_in_use",
+        )
+    record(actor=actor, action="class.delete", obj=row, before={"name": row.name, **row.terms()})
+    row.delete()
     raise_version()
-    return contract
 
 
-@transaction.atomic
-def change_contract(*, contract: Contract, actor: str, **values: Any) -> Contract:
-    """Closes this version and opens the next, a row of its own: usage keeps the version it met.
-
-    ``values``: service_class and the limits of ``grant_contract``. Raises ``Conflict`` for a version that is closed.
-    """
-    _check_limits({name: value for name, value in values.items() if name != "service_class"})
-    old = _lock_open(contract)
-    before, after = changes(old, values)
-    if not after:
-        return old
-    old.valid_until = timezone.now()
-    old.save(update_fields=["valid_until"])
-    kept = {name: getattr(old, name) for name in ("service_class", *LIMITS)}
-    new = Contract.objects.create(
-        tenant_id=old.tenant_id, deployment_id=old.deployment_id, version=old.version + 1, **{**kept, **after}
-    )
-    record(actor=actor, action="contract.change", obj=new, before=before, after=after)
-    changed("deployment", old.deployment_id, old.tenant_id)
-    raise_version()
-    return new
+def _check(row: ServiceClass) -> None:
+    if row.prefill_tokens_per_s is not None and row.base_ms is None:
+        raise Invalid("A prefill rate extends the TTFT: set base_ms as well", field="base_ms")
+    if row.stretch_tpot_ms is not None and (row.tpot_ms is None or row.stretch_tpot_ms > row.tpot_ms):
+        raise Invalid("The stretch goal lies below the promised TPOT", field="stretch_tpot_ms")
 
 
-@transaction.atomic
-def end_contract(*, contract: Contract, actor: str) -> Contract:
-    old = _lock_open(contract)
-    old.valid_until = timezone.now()
-    old.save(update_fields=["valid_until"])
-    record(actor=actor, action="contract.end", obj=old, after={"valid_until": old.valid_until})
-    changed("deployment", old.deployment_id, old.tenant_id)
-    raise_version()
-    return old
-
-
-def _lock_open(contract: Contract) -> Contract:
-    rows = Contract.objects.for_tenant(contract.tenant_id).select_for_update(of=("self",))
-    old: Contract = rows.select_related("service_class").get(id=contract.id)
-    if old.valid_until is not None:
-        raise Conflict(f"Version {old.version} of this contract ended at {old.valid_until.isoformat()}")
-    return old
-
-
-def _check_limits(limits: dict[str, Any]) -> None:
-    for name, value in limits.items():
-        if name not in LIMITS:
-            raise Invalid(f"{name!r} is not a limit: expected one of {', '.join(LIMITS)}", field=name)
-        if value is not None and value < 1:
-            raise Invalid(f"{value}: at least 1, or empty for no limit", field=name)
-
-
-def _check_name_is_free(tenant: Tenant, deployment: Deployment) -> None:
-    """``model`` in /v1 must mean one thing to a tenant."""
-    same_name = deployment.tenant_id != tenant.id and (
-        Deployment.objects.for_tenant(tenant.id).filter(name=deployment.name).exists()
-    )
-    contracts = Contract.objects.for_tenant(tenant.id).filter(valid_until=None, deployment__name=deployment.name)
-    if same_name or contracts.exclude(deployment=deployment).exists():
-        raise Conflict(f"{tenant.name} already has a model named {deployment.name!r}", field="deployment")
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Prices as the text the log keeps."""
+    return {name: str(value) if name.startswith("price_") else value for name, value in values.items()}

@@ -106,7 +106,7 @@ class TestContracts(ReadCase, WriteCase, BadInputCase):
         body = {"tenant": make_tenant().id, "deployment": make_deployment().id, "service_class": "batch"}
         return [
             ("operator", "post", self.url(), body, 201),
-            ("operator", "patch", self.url(self.make(world.tenant)), {"requests_per_min": 10}, 200),
+            ("operator", "patch", self.url(self.make(world.tenant)), {"guaranteed_requests_per_min": 10}, 200),
             ("operator", "delete", self.url(self.make(world.tenant)), None, 204),
         ]
 
@@ -116,7 +116,7 @@ class TestContracts(ReadCase, WriteCase, BadInputCase):
         return [
             *(("post", self.url(), {**good, name: value}, name) for name, value in [
                 ("tenant", "none"), ("deployment", "none"), ("service_class", "none"), ("weight", 0),
-                ("requests_per_min", 0), ("tokens_per_min", 1 << 31), ("max_concurrency", "many"),
+                ("guaranteed_requests_per_min", 0), ("guaranteed_tokens_per_min", 1 << 31), ("max_concurrency", "many"),
             ]),
             ("patch", self.url(self.make(world.tenant)), {"weight": None}, "weight"),
         ]  # fmt: skip

@@ -40,12 +40,17 @@ def test_the_default_classes_are_the_definitions() -> None:
 def test_a_change_of_contract_is_a_new_version_and_the_old_one_stays() -> None:
     deployment, tenant, classes = make_deployment(), make_tenant(), ensure_default_classes()
     old = grant_contract(
-        tenant=tenant, deployment=deployment, service_class=classes["chat"], actor="t", requests_per_min=60, weight=3
+        tenant=tenant,
+        deployment=deployment,
+        service_class=classes["chat"],
+        actor="t",
+        weight=3,
+        guaranteed_requests_per_min=60,
     )
-    new = change_contract(contract=old, actor="t", service_class=classes["code"], requests_per_min=None)
+    new = change_contract(contract=old, actor="t", service_class=classes["code"], guaranteed_requests_per_min=None)
 
     rows = Contract.objects.for_tenant(tenant.id).order_by("version")
-    assert [(r.version, r.service_class.name, r.requests_per_min, r.weight) for r in rows] == [
+    assert [(r.version, r.service_class.name, r.guaranteed_requests_per_min, r.weight) for r in rows] == [
         (1, "chat", 60, 3),
         (2, "code", None, 3),
     ]
@@ -82,7 +87,7 @@ def test_limits_that_make_no_sense_are_refused() -> None:
     }
     for limits, field in (
         ({"weight": 0}, "weight"),
-        ({"tokens_per_min": -1}, "tokens_per_min"),
+        ({"guaranteed_tokens_per_min": -1}, "guaranteed_tokens_per_min"),
         ({"speed": 1}, "speed"),
     ):
         with pytest.raises(Invalid) as refused:

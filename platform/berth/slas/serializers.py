@@ -1,0 +1,180 @@
+"""How service classes and contracts look on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from berth.deployments.models import Deployment
+from berth.slas import prices
+from berth.slas.models import PRICE_FIELDS, Contract, ServiceClass
+from berth.tenants.serializers import TenantRefSerializer
+
+_MAX_INT = 2_147_483_647
+STATES = ("scheduled", "current", "ended", "replaced")
+
+
+class PricesSerializer(serializers.Serializer[Any]):
+    """Of a million tokens, decimal text; ``cached``: prompt tokens found in the prefix cache."""
+
+    input = serializers.DecimalField(max_digits=12, decimal_places=4)
+    cached = serializers.DecimalField(max_digits=12, decimal_places=4)
+    output = serializers.DecimalField(max_digits=12, decimal_places=4)
+
+
+class PricesWriteSerializer(serializers.Serializer[Any]):
+    input = serializers.DecimalField(required=False, max_digits=12, decimal_places=4, min_value=0)
+    cached = serializers.DecimalField(required=False, max_digits=12, decimal_places=4, min_value=0)
+    output = serializers.DecimalField(required=False, max_digits=12, decimal_places=4, min_value=0)
+
+
+def prices_of(terms: Mapping[str, Any]) -> dict[str, str]:
+    return {name.removeprefix("price_"): str(terms.get(name, "0.0000")) for name in PRICE_FIELDS}
+
+
+class TermsSerializer(serializers.Serializer[Any]):
+    """What one version of a contract promises, as its class was when the version was made."""
+
+    base_ms = serializers.IntegerField(allow_null=True)
+    free_prompt_tokens = serializers.IntegerField()
+    prefill_tokens_per_s = serializers.IntegerField(allow_null=True)
+    tpot_ms = serializers.IntegerField(allow_null=True)
+    stretch_tpot_ms = serializers.IntegerField(allow_null=True)
+    fluidity_floor = serializers.FloatField()
+    attainment_target = serializers.FloatField()
+    e2e_ms = serializers.IntegerField(allow_null=True)
+    price_per_million = PricesSerializer()
+    currency = serializers.CharField()
+
+
+def terms_of(terms: Mapping[str, Any]) -> dict[str, Any]:
+    shown = {name: value for name, value in terms.items() if name not in PRICE_FIELDS}
+    return shown | {"price_per_million": prices_of(terms), "currency": prices.currency()}
+
+
+class ServiceClassSerializer(serializers.ModelSerializer[ServiceClass]):
+    price_per_million = serializers.SerializerMethodField()
+    currency = serializers.SerializerMethodField()
+
+    class Meta:
+        model = ServiceClass
+        fields = [
+            "id", "name", "description", "base_ms", "free_prompt_tokens", "prefill_tokens_per_s", "tpot_ms",
+            "stretch_tpot_ms", "fluidity_floor", "attainment_target", "e2e_ms", "price_per_million", "currency",
+            "created_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    @extend_schema_field(PricesSerializer)
+    def get_price_per_million(self, row: ServiceClass) -> dict[str, str]:
+        return prices_of(row.terms())
+
+    @extend_schema_field(serializers.CharField())
+    def get_currency(self, row: ServiceClass) -> str:
+        return prices.currency()
+
+
+class ServiceClassDetailSerializer(ServiceClassSerializer):
+    """``contracts_open``: how many contracts name it, in force or scheduled."""
+
+    contracts_open = serializers.IntegerField(read_only=True)
+
+    class Meta(ServiceClassSerializer.Meta):
+        fields = [*ServiceClassSerializer.Meta.fields, "contracts_open"]
+        read_only_fields = fields
+
+
+class ServiceClassWriteSerializer(serializers.ModelSerializer[ServiceClass]):
+    name = serializers.SlugField(max_length=40)
+    base_ms = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=_MAX_INT)
+    prefill_tokens_per_s = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=_MAX_INT)
+    tpot_ms = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=_MAX_INT)
+    stretch_tpot_ms = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=_MAX_INT)
+    fluidity_floor = serializers.FloatField(required=False, min_value=0, max_value=1)
+    attainment_target = serializers.FloatField(required=False, min_value=0, max_value=1)
+    e2e_ms = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=1 << 53)
+    price_per_million = PricesWriteSerializer(required=False)
+
+    class Meta:
+        model = ServiceClass
+        fields = [
+            "name", "description", "base_ms", "free_prompt_tokens", "prefill_tokens_per_s", "tpot_ms",
+            "stretch_tpot_ms", "fluidity_floor", "attainment_target", "e2e_ms", "price_per_million",
+        ]  # fmt: skip
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """As the services take it: one value a price."""
+        given = attrs.pop("price_per_million", {})
+        return attrs | {f"price_{name}": value for name, value in given.items()}
+
+
+class ServiceClassChangeSerializer(ServiceClassWriteSerializer):
+    class Meta(ServiceClassWriteSerializer.Meta):
+        fields = [name for name in ServiceClassWriteSerializer.Meta.fields if name != "name"]
+
+    name = None  # type: ignore[assignment]
+
+
+class ContractDeploymentSerializer(serializers.ModelSerializer[Deployment]):
+    class Meta:
+        model = Deployment
+        fields = ["id", "name"]
+        read_only_fields = fields
+
+
+class ContractSerializer(serializers.ModelSerializer[Contract]):
+    """One version. ``state``: scheduled, current, ended, or replaced before it came into force."""
+
+    tenant = TenantRefSerializer()
+    deployment = ContractDeploymentSerializer()
+    service_class = ServiceClassSerializer()
+    terms = serializers.SerializerMethodField()
+    state = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Contract
+        fields = [
+            "id", "tenant", "deployment", "service_class", "version", "state", "terms", "guaranteed_requests_per_min",
+            "guaranteed_tokens_per_min", "burst_requests_per_min", "burst_tokens_per_min", "max_concurrency", "weight",
+            "valid_from", "valid_until", "created_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    @extend_schema_field(TermsSerializer)
+    def get_terms(self, row: Contract) -> dict[str, Any]:
+        return terms_of(row.terms or row.service_class.terms())
+
+    @extend_schema_field(serializers.ChoiceField(choices=STATES))
+    def get_state(self, row: Contract) -> str:
+        return row.state(timezone.now())
+
+
+class ContractChangeSerializer(serializers.Serializer[Contract]):
+    """A burst is how much may pass in a minute beyond the guaranteed rate while a replica has room."""
+
+    service_class = serializers.CharField(required=False, max_length=40, help_text="id or name")
+    guaranteed_requests_per_min = serializers.IntegerField(
+        required=False, allow_null=True, min_value=1, max_value=_MAX_INT
+    )
+    guaranteed_tokens_per_min = serializers.IntegerField(
+        required=False, allow_null=True, min_value=1, max_value=_MAX_INT
+    )
+    burst_requests_per_min = serializers.IntegerField(required=False, min_value=0, max_value=_MAX_INT)
+    burst_tokens_per_min = serializers.IntegerField(required=False, min_value=0, max_value=_MAX_INT)
+    max_concurrency = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=_MAX_INT)
+    weight = serializers.IntegerField(required=False, min_value=1, max_value=1000)
+    valid_from = serializers.DateTimeField(required=False, allow_null=True, help_text="a time to come; absent: now")
+
+
+class ContractCreateSerializer(ContractChangeSerializer):
+    tenant = serializers.CharField(max_length=32)
+    deployment = serializers.CharField(max_length=32)
+    service_class = serializers.CharField(max_length=40, help_text="id or name")
+
+
+class ContractEndSerializer(serializers.Serializer[Contract]):
+    at = serializers.DateTimeField(required=False, allow_null=True, help_text="a time to come; absent: now")
