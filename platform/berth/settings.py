@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from berth.config import CONFIG
 from berth.core.secrets import secret
+from berth.core.smtp import mail_settings
 from berth.embedded.paths import postgres_url, redis_url
 
 BASE_DIR = Path(__file__).resolve().parent
@@ -37,6 +38,9 @@ INSTALLED_APPS = [
     "berth.fleet",
     "berth.metering",
     "berth.audit",
+    "berth.alerts",
+    "berth.options",
+    "berth.api",
     "berth.console",
     "berth",
 ]
@@ -47,6 +51,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "berth.tenants.sessions.SeenMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -104,6 +109,8 @@ AXES_VERBOSE = False
 AXES_LOCKOUT_CALLABLE = "berth.api.errors.locked_out"
 
 CSRF_FAILURE_VIEW = "berth.api.errors.csrf_failure"
+SESSION_ENGINE = "berth.tenants.sessions"
+SESSION_COOKIE_AGE = 90 * 86400  # at the longest; the option session_days ends one that is not used
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
@@ -130,8 +137,12 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["berth.api.parsers.BoundedJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "berth.api.errors.handle",
-    "DEFAULT_PAGINATION_CLASS": "berth.api.pagination.IdCursorPagination",
-    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_PAGINATION_CLASS": "berth.api.pagination.KeysetPagination",
+    "DEFAULT_FILTER_BACKENDS": [
+        "django_filters.rest_framework.DjangoFilterBackend",
+        "berth.api.ordering.Search",
+        "berth.api.ordering.Ordering",
+    ],
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Berth management API",
@@ -143,9 +154,11 @@ SPECTACULAR_SETTINGS = {
     "SORT_OPERATIONS": True,
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
+        "berth.api.schema.add_write_headers",
         "berth.api.schema.add_problems",
     ],
     "ENUM_NAME_OVERRIDES": {
+        "SettingKind": ["integer", "number", "text", "boolean", "choice"],
         "Engine": "berth.deployments.models.Engine",
         "ReplicaState": "berth.deployments.models.ReplicaState",
         "DesiredState": "berth.deployments.models.DesiredState",
@@ -169,6 +182,8 @@ WHITENOISE_USE_FINDERS = False
 WHITENOISE_AUTOREFRESH = True
 # Vite's names hold a hash of the contents.
 WHITENOISE_IMMUTABLE_FILE_TEST = r"^/static/assets/.+-[A-Za-z0-9_-]{8}\.[a-z0-9]+$"
+
+globals().update(mail_settings(CONFIG.smtp_url))
 
 USE_TZ = True
 TIME_ZONE = "UTC"

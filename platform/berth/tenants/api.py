@@ -35,6 +35,8 @@ class TenantView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[
 
     queryset = Tenant.objects.none()
     serializer_class = TenantSerializer
+    search_fields = ("name", "slug", "id")
+    ordering_fields = ("name", "slug", "weight", "created_at")
     operator_actions = frozenset({"create"})
 
     def get_queryset(self) -> Any:
@@ -60,6 +62,8 @@ class TenantView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[
 class MemberView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[Membership]):
     queryset = Membership.objects.none()
     serializer_class = MemberSerializer
+    search_fields = ("user__email", "user__name")
+    ordering_fields = {"email": "user__email", "name": "user__name", "role": "role", "created_at": "created_at"}
     filterset_class = TenantFilter
 
     def get_queryset(self) -> Any:
@@ -75,6 +79,8 @@ class KeyView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[Ap
 
     queryset = ApiKey.objects.none()
     serializer_class = KeySerializer
+    search_fields = ("name", "id", "hint", "created_by__email")
+    ordering_fields = ("name", "created_at", "expires_at", "last_used_at")
     filterset_class = KeyFilter
     roles = {"revoke": Role.DEVELOPER, "destroy": Role.DEVELOPER}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from django.db.models import QuerySet
 
 from berth.core.errors import Forbidden, NotFound
@@ -11,8 +13,31 @@ from berth.tenants.models import ApiKey, Membership, Role, Tenant, User
 RANK = {Role.VIEWER: 0, Role.DEVELOPER: 1, Role.ADMIN: 2, Role.OWNER: 3}
 
 
+@dataclass(frozen=True, slots=True)
+class KeyHolder:
+    """Whose part a key plays on the management API: set as ``User.holder`` by ``berth.api.authentication``."""
+
+    tenant_id: str
+    role: str
+    writes: bool
+
+
+def holder_of(key: ApiKey) -> KeyHolder | None:
+    """What a key with a management scope may do: what its maker may, at most a developer. None: it may nothing."""
+    scopes, maker = set(getattr(key, "scopes", ())), key.created_by
+    if key.playground or not scopes & {"management", "management:read"} or (maker and not maker.is_active):
+        return None
+    role = role_in(maker, key.tenant_id) if maker else Role.DEVELOPER
+    if role is None:
+        return None
+    least = min(RANK[Role(role)], RANK[Role.DEVELOPER])
+    return KeyHolder(key.tenant_id, Role.DEVELOPER if least else Role.VIEWER, "management" in scopes)
+
+
 def role_in(user: User, tenant_id: str) -> str | None:
     """The user's role in a tenant; an operator acts as its owner; None for everyone else."""
+    if user.holder is not None:
+        return user.holder.role if user.holder.tenant_id == tenant_id else None
     if user.is_operator:
         return Role.OWNER
     found: str | None = (
@@ -33,7 +58,7 @@ def scope_of(user: User, tenant_id: str | None = None) -> Scope:
         if "\0" in tenant_id or not Tenant.objects.filter(id=tenant_id).exists():
             raise NotFound("No such tenant", field="tenant")
         return Scope((tenant_id,))
-    mine = tuple(memberships_of(user).values_list("tenant_id", flat=True))
+    mine = tuple(roles_of(user))
     if tenant_id is None:
         return Scope(mine)
     if tenant_id not in mine:
@@ -46,10 +71,17 @@ def scope_with_role(user: User, least: str, tenant_id: str | None = None) -> Sco
     scope = scope_of(user, tenant_id)
     if scope.tenant_ids is None or user.is_operator:
         return scope
-    roles = dict(memberships_of(user).values_list("tenant_id", "role"))
+    roles = roles_of(user)
     if tenant_id is not None and not at_least(roles[tenant_id], least):
         raise Forbidden(f"This needs the role {least}; yours is {roles[tenant_id]}")
     return Scope(tuple(tenant for tenant, role in roles.items() if at_least(role, least)))
+
+
+def roles_of(user: User) -> dict[str, str]:
+    """Tenant to role, of one who is no operator."""
+    if user.holder is not None:
+        return {user.holder.tenant_id: user.holder.role}
+    return dict(memberships_of(user).values_list("tenant_id", "role"))
 
 
 def memberships_of(user: User) -> ScopedQuerySet:
@@ -61,6 +93,8 @@ def tenants_of(user: User) -> QuerySet[Tenant]:
     """Every tenant for an operator, their own for everyone else."""
     if user.is_operator:
         return Tenant.objects.all()
+    if user.holder is not None:
+        return Tenant.objects.filter(id=user.holder.tenant_id)
     mine = Membership.objects.for_platform().filter(user=user).values("tenant_id")
     return Tenant.objects.filter(id__in=mine)
 
