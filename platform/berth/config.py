@@ -41,6 +41,12 @@ class Config:
     provider: str = "cpu"
     simulated_file: str = ""
     log_level: str = "INFO"
+    metrics_token: str = ""
+    scheduler_metrics: str = ""
+    agent_metrics: str = ""
+    otlp_endpoint: str = ""
+    smtp_url: str = ""
+    webhook_private: bool = False
 
     @property
     def allowed_model_roots(self) -> list[Path]:
@@ -70,7 +76,7 @@ def load(environ: Mapping[str, str]) -> Config:
     known = {f"BERTH_{f.name.upper()}": f.name for f in fields(Config)}
     values: dict[str, Any] = {}
     for variable, text in environ.items():
-        if not variable.startswith("BERTH_"):
+        if not variable.startswith("BERTH_") or variable.startswith("BERTH_CLI_"):  # the command line reads its own
             continue
         if variable not in known:
             close = difflib.get_close_matches(variable, known, n=1)

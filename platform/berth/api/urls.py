@@ -7,6 +7,7 @@ from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import SimpleRouter
 
 import berth.api.schema  # noqa: F401 - registers how the schema names the session cookie
+from berth.alerts.api import AlertView, RouteView
 from berth.api.errors import unknown_route
 from berth.audit.api import AuditView
 from berth.catalog.api import ModelView
@@ -29,6 +30,8 @@ router.register("replicas", ReplicaView, "replica")
 router.register("nodes", NodeView, "node")
 router.register("usage", UsageView, "usage")
 router.register("audit", AuditView, "audit")
+router.register("alerts/routes", RouteView, "alert-route")
+router.register("alerts", AlertView, "alert")
 
 urlpatterns = [
     path("session", SessionView.as_view()),
