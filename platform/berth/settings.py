@@ -38,6 +38,7 @@ INSTALLED_APPS = [
     "berth.fleet",
     "berth.metering",
     "berth.audit",
+    "berth.decisions",
     "berth.alerts",
     "berth.options",
     "berth.api",

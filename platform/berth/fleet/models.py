@@ -19,7 +19,10 @@ class Provider(models.TextChoices):
 
 
 class Node(models.Model):
-    """A host with an agent. ``generation`` rises with every change of what should run there."""
+    """A host with an agent. ``generation`` rises with every change of what should run there.
+
+    A node with ``drain_requested_at`` is cordoned as well: its replicas leave once others are ready elsewhere.
+    """
 
     id = models.CharField(max_length=32, primary_key=True, default=IdFactory("nod"), editable=False)
     name = models.SlugField(max_length=63, unique=True)
@@ -31,6 +34,9 @@ class Node(models.Model):
     cpu_count = models.PositiveIntegerField(default=0)
     memory_bytes = models.BigIntegerField(default=0)
     cordoned = models.BooleanField(default=False)
+    drain_requested_at = models.DateTimeField(null=True)
+    drain_requested_by = models.CharField(max_length=254, blank=True, default="", db_default="")
+    drain_total = models.PositiveIntegerField(default=0, db_default=0, help_text="replicas when the drain began")
     generation = models.BigIntegerField(default=0)
     observed_generation = models.BigIntegerField(default=0)
     connected_at = models.DateTimeField(null=True)
@@ -58,6 +64,23 @@ class Gpu(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["node", "uuid"], name="one_row_a_device")]
+
+
+class GpuMinute(models.Model):
+    """One minute of one device: means of the minute's samples, and the most memory that was used and promised."""
+
+    gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE, related_name="minutes")
+    at = models.DateTimeField()
+    samples = models.PositiveIntegerField(default=0)
+    memory_used_bytes = models.BigIntegerField()
+    promised_bytes = models.BigIntegerField()
+    utilisation = models.FloatField()
+    temperature_c = models.FloatField(null=True)
+    power_w = models.FloatField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["gpu", "at"], name="one_row_a_minute")]
+        indexes = [models.Index(fields=["at"])]
 
 
 class Slice(models.Model):
