@@ -38,8 +38,44 @@ class SessionScheme(OpenApiAuthenticationExtension):
         return {"type": "apiKey", "in": "cookie", "name": "sessionid"}
 
 
+class ManagementKeyScheme(OpenApiAuthenticationExtension):
+    target_class = "berth.api.authentication.ManagementKey"
+    name = "key"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
+        text = "A key with the scope management or management:read; in its own tenant, at most as a developer"
+        return {"type": "http", "scheme": "bearer", "description": text}
+
+
+IF_MATCH = {
+    "name": "If-Match",
+    "in": "header",
+    "schema": {"type": "string"},
+    "description": "the object's ETag: 412 when it was changed since it was read",
+}
+IDEMPOTENCY_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "schema": {"type": "string"},
+    "description": "the same key and body again within 24 h: the first answer again; with another body: 409",
+}
+
+
+def add_write_headers(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
+    """One of drf-spectacular's POSTPROCESSING_HOOKS: what ``api.writes`` does for every resource."""
+    for operations in result["paths"].values():
+        for method, operation in operations.items():
+            if not any("key" in scheme for scheme in operation.get("security", [])):
+                continue  # not a resource
+            if method in ("patch", "put", "delete"):
+                operation.setdefault("parameters", []).append(IF_MATCH)
+            if method == "post":
+                operation.setdefault("parameters", []).append(IDEMPOTENCY_KEY)
+    return result
+
+
 def add_problems(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
-    """drf-spectacular's POSTPROCESSING_HOOKS: every operation may answer a problem."""
+    """One of drf-spectacular's POSTPROCESSING_HOOKS: every operation may answer a problem."""
     result["components"]["schemas"]["Problem"] = PROBLEM
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for operations in result["paths"].values():

@@ -14,6 +14,7 @@ from berth.catalog.api import ModelView
 from berth.deployments.api import DeploymentView, ReplicaView
 from berth.fleet.api import NodeView
 from berth.metering.api import GoodputView, UsageView
+from berth.options.api import SettingView
 from berth.slas.api import ContractView, ServiceClassView
 from berth.tenants.api import KeyView, MemberView, TenantView
 from berth.tenants.session_api import MeView, SessionView
@@ -32,6 +33,7 @@ router.register("usage", UsageView, "usage")
 router.register("audit", AuditView, "audit")
 router.register("alerts/routes", RouteView, "alert-route")
 router.register("alerts", AlertView, "alert")
+router.register("settings", SettingView, "setting")
 
 urlpatterns = [
     path("session", SessionView.as_view()),

@@ -11,6 +11,8 @@ from rest_framework.request import Request
 from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import GenericViewSet
 
+from berth.api.authentication import ManagementKey, Session
+from berth.api.writes import SAFE, CarefulWrites
 from berth.core.errors import Forbidden, Invalid, NotFound
 from berth.core.scoping import Scope
 from berth.tenants.models import Role, Tenant, User
@@ -77,15 +79,47 @@ class TenantFilter(django_filters.FilterSet):
         return queryset
 
 
-class BerthViewSet(GenericViewSet[Row]):
+class BerthViewSet(CarefulWrites, GenericViewSet[Row]):
+    """A resource. What it can do it declares: ``operator_actions``, ``search_fields``, ``ordering_fields``."""
+
     lookup_field = "id"
     lookup_value_regex = ID
     operator_actions: ClassVar[frozenset[str]] = frozenset()
+    search_fields: ClassVar[tuple[str, ...]] = ()
+    ordering_fields: ClassVar[tuple[str, ...] | dict[str, str]] = ()
+    default_ordering: ClassVar[str] = "-id"
+    authentication_classes = [ManagementKey, Session]
     permission_classes = [IsAuthenticated, OperatorWrites]
+
+    def get_object(self) -> Row:
+        """The object within the person's scope. With If-Match its row is locked first: who comes second is refused."""
+        row = self._found = super().get_object()
+        if self.asked_tag:
+            type(row)._base_manager.select_for_update().filter(pk=row.pk).first()
+            row = self._found = super().get_object()
+            self.check_tag(row)
+        return row
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """A single object's answer carries its ETag."""
+        response = super().finalize_response(request, response, *args, **kwargs)
+        data = getattr(response, "data", None)
+        if response.status_code < 300 and isinstance(data, dict) and self.lookup_field in data:
+            row = self._found if request.method in SAFE else self._again(data[self.lookup_field])
+            if row is not None:
+                response["ETag"] = self.etag_of(row)
+        return response
+
+    def _again(self, value: Any) -> Row | None:
+        """The row after the write: what the handler holds may be older."""
+        rows = self.get_queryset().prefetch_related(None)
+        return rows.filter(**{self.lookup_field: value}).first()
 
     @property
     def actor(self) -> str:
         return person(self.request).email
+
+    _found: Row | None = None
 
     def valid(self, serializer_class: type[BaseSerializer[Any]], **options: Any) -> dict[str, Any]:
         """The request's body, checked. A body that is no object is an error too."""

@@ -38,6 +38,8 @@ class AuditFilter(TenantFilter):
 class AuditView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[AuditEvent]):
     queryset = AuditEvent.objects.none()
     serializer_class = AuditEventSerializer
+    search_fields = ("actor", "action", "object_id", "request_id")
+    ordering_fields = ("created_at", "actor", "action")
     filterset_class = AuditFilter
 
     @property

@@ -59,6 +59,8 @@ class ModelView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[M
 
     queryset = Model.objects.none()
     serializer_class = ModelSerializer
+    search_fields = ("name", "architecture", "source", "id")
+    ordering_fields = ("name", "state", "parameters", "weights_bytes", "context_length", "size_bytes", "created_at")
     filterset_class = ModelFilter
     operator_actions = frozenset({"create", "destroy"})
 

@@ -41,6 +41,11 @@ class DeploymentView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantVie
 
     queryset = Deployment.objects.none()
     serializer_class = DeploymentSerializer
+    search_fields = ("name", "id", "model__name", "tenant__name")
+    ordering_fields = {
+        "name": "name", "model": "model__name", "service_class": "service_class__name", "tenant": "tenant__name",
+        "replica_count": "replica_count", "created_at": "created_at", "updated_at": "updated_at",
+    }  # fmt: skip
     filterset_class = DeploymentFilter
     roles = dict.fromkeys(WRITES, Role.ADMIN)
 
@@ -123,6 +128,11 @@ class ReplicaView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSe
 
     queryset = Replica.objects.none()
     serializer_class = ReplicaSerializer
+    search_fields = ("id", "deployment__name", "node__name", "reason")
+    ordering_fields = {
+        "deployment": "deployment__name", "node": "node__name", "state": "state", "created_at": "created_at",
+        "ready_at": "ready_at", "ended_at": "ended_at", "restarts": "restarts",
+    }  # fmt: skip
     filterset_class = ReplicaFilter
 
     def get_queryset(self) -> Any:

@@ -88,6 +88,8 @@ class CreatedNodeSerializer(serializers.Serializer[Node]):
 class NodeView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[Node]):
     queryset = Node.objects.none()
     serializer_class = NodeSerializer
+    search_fields = ("name", "id", "address")
+    ordering_fields = ("name", "provider", "last_seen_at", "created_at")
     permission_classes = [IsAuthenticated, IsOperator]
 
     def get_queryset(self) -> Any:

@@ -17,7 +17,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from berth.api.pagination import RequestCursorPagination
 from berth.api.views import TenantFilter, TenantViewSet, person
 from berth.metering import selectors
 from berth.metering.models import UsageRecord
@@ -62,8 +61,10 @@ class UsageView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[
 
     queryset = UsageRecord.objects.none()
     serializer_class = UsageSerializer
+    search_fields = ("^request_id", "deployment_name")
+    ordering_fields = ("arrived_at", "completion_tokens", "prompt_tokens", "ttft_us", "tpot_us", "e2e_us", "fluidity")
     filterset_class = UsageFilter
-    pagination_class = RequestCursorPagination
+    default_ordering = "-request_id"
     lookup_field = "request_id"
     lookup_value_regex = r"[A-Za-z0-9_-]{1,40}"
 

@@ -24,7 +24,7 @@ class KeyHolder:
 
 def holder_of(key: ApiKey) -> KeyHolder | None:
     """What a key with a management scope may do: what its maker may, at most a developer. None: it may nothing."""
-    scopes, maker = set(getattr(key, "scopes", ())), key.created_by
+    scopes, maker = set(key.scopes), key.created_by
     if key.playground or not scopes & {"management", "management:read"} or (maker and not maker.is_active):
         return None
     role = role_in(maker, key.tenant_id) if maker else Role.DEVELOPER

@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class OptionsConfig(AppConfig):
+    name = "berth.options"
+    label = "options"
