@@ -16,7 +16,7 @@ const csrf: Middleware = {
 export const api = createClient<paths>({ baseUrl: location.origin, credentials: "same-origin" });
 api.use(csrf);
 
-interface Answer<T> {
+export interface Answer<T> {
   data?: T;
   error?: unknown;
   response: Response;
@@ -29,9 +29,30 @@ export async function unwrap<T>(answer: Promise<Answer<T>>): Promise<T> {
   return data as T;
 }
 
-interface Page<T> {
+export interface Tagged<T> {
+  value: T;
+  /** Names the state that was read; sent back as If-Match. */
+  etag: string | undefined;
+}
+
+/** Like `unwrap`, with the object's ETag. */
+export async function unwrapTagged<T>(answer: Promise<Answer<T>>): Promise<Tagged<T>> {
+  const whole = await answer;
+  return {
+    value: await unwrap(Promise.resolve(whole)),
+    etag: whole.response.headers.get("ETag") ?? undefined,
+  };
+}
+
+export interface Page<T> {
   next?: string | null;
+  previous?: string | null;
   results: T[];
+}
+
+/** The cursor in the address of another page. */
+export function cursorOf(address: string | null | undefined): string | undefined {
+  return (address && new URL(address, location.origin).searchParams.get("cursor")) || undefined;
 }
 
 const PAGES_AT_MOST = 20;
@@ -43,9 +64,8 @@ export async function collect<T>(get: (cursor: string | undefined) => Promise<Pa
   for (let i = 0; i < PAGES_AT_MOST; i += 1) {
     const page = await get(cursor);
     rows.push(...page.results);
-    const next = page.next ? new URL(page.next, location.origin).searchParams.get("cursor") : null;
-    if (!next) return rows;
-    cursor = next;
+    cursor = cursorOf(page.next);
+    if (!cursor) return rows;
   }
   return rows;
 }

@@ -1,5 +1,4 @@
 import { Skeleton } from "@mantine/core";
-import { IconArrowDown, IconArrowUp } from "@tabler/icons-react";
 import {
   type ColumnDef,
   createSortedRowModel,
@@ -10,13 +9,18 @@ import {
   tableFeatures,
   useTable,
 } from "@tanstack/react-table";
-import { type ReactNode, useState } from "react";
+import { type KeyboardEvent, type MouseEvent, type ReactNode, useState } from "react";
 import classes from "./DataTable.module.css";
+import { SortHead } from "./SortHead";
 
-/** `hide`: below which width a column gives way; `end`: numbers stand at the right. */
+/**
+ * `hide`: below which width a column gives way; `end`: numbers stand at the right; `order`: the field by which the
+ * server can sort, where it sorts.
+ */
 interface ColumnHints {
   hide?: "phone" | "tablet";
   end?: boolean;
+  order?: string;
 }
 
 const features = tableFeatures({
@@ -36,10 +40,46 @@ interface Props<Row extends object> {
   empty: ReactNode;
   initialSort?: SortingState;
   testId?: string;
+  /** Given where the server sorts: the order in use (`-created_at`) and how to ask for another. */
+  sort?: { value: string | undefined; set: (sort: string | undefined) => void };
+  /** What a click or Enter on a row does. */
+  onOpen?: (row: Row) => void;
 }
 
 const SKELETON_ROWS = ["a", "b", "c"];
+const INTERACTIVE = "a,button,input,label,[role=menu],[role=menuitem]";
 
+/** Which row takes the focus from one on which a key was pressed. */
+function neighbour(row: HTMLElement, key: string): Element | null | undefined {
+  if (key === "ArrowDown" || key === "j") return row.nextElementSibling;
+  if (key === "ArrowUp" || key === "k") return row.previousElementSibling;
+  if (key === "Home") return row.parentElement?.firstElementChild;
+  if (key === "End") return row.parentElement?.lastElementChild;
+  return null;
+}
+
+/** Arrow keys, j and k, Home and End walk over the rows, Enter opens one; links in it stay links. */
+function rowHandlers<Row>(row: Row, onOpen: ((row: Row) => void) | undefined) {
+  if (!onOpen) return {};
+  return {
+    tabIndex: 0,
+    "data-opens": true,
+    onClick: (event: MouseEvent<HTMLElement>) => {
+      const chosen = window.getSelection()?.toString();
+      if (!chosen && !(event.target as HTMLElement).closest(INTERACTIVE)) onOpen(row);
+    },
+    onKeyDown: (event: KeyboardEvent<HTMLElement>) => {
+      if (event.target !== event.currentTarget) return;
+      if (event.key === "Enter") onOpen(row);
+      const next = neighbour(event.currentTarget, event.key);
+      if (!(next instanceof HTMLElement)) return;
+      event.preventDefault();
+      next.focus();
+    },
+  };
+}
+
+/** Rows under a head. Without `sort` they are all here and sorted in the browser. */
 export function DataTable<Row extends object>({
   rows,
   columns,
@@ -48,6 +88,8 @@ export function DataTable<Row extends object>({
   empty,
   initialSort = [],
   testId,
+  sort,
+  onOpen,
 }: Props<Row>) {
   const [none] = useState<Row[]>([]);
   const [initialState] = useState({ sorting: initialSort });
@@ -61,30 +103,28 @@ export function DataTable<Row extends object>({
             <tr key={group.id}>
               {group.headers.map((header) => {
                 const hints = header.column.columnDef.meta ?? {};
-                const sorted = header.column.getIsSorted();
                 const content = <table.FlexRender header={header} />;
+                const place = { hide: hints.hide, end: hints.end };
+                if (sort)
+                  return (
+                    <SortHead
+                      key={header.id}
+                      {...place}
+                      server={{ field: hints.order, ...sort }}
+                      content={content}
+                    />
+                  );
+                const toggle = header.column.getCanSort()
+                  ? header.column.getToggleSortingHandler()
+                  : undefined;
                 return (
-                  <th
+                  <SortHead
                     key={header.id}
-                    scope="col"
-                    data-hide={hints.hide}
-                    data-end={hints.end || undefined}
-                    aria-sort={sorted ? (sorted === "asc" ? "ascending" : "descending") : undefined}
-                  >
-                    {header.column.getCanSort() ? (
-                      <button
-                        type="button"
-                        className={classes.sort}
-                        onClick={header.column.getToggleSortingHandler()}
-                      >
-                        {content}
-                        {sorted === "asc" && <IconArrowUp size={12} aria-hidden="true" />}
-                        {sorted === "desc" && <IconArrowDown size={12} aria-hidden="true" />}
-                      </button>
-                    ) : (
-                      content
-                    )}
-                  </th>
+                    {...place}
+                    sorted={header.column.getIsSorted()}
+                    toggle={toggle}
+                    content={content}
+                  />
                 );
               })}
             </tr>
@@ -100,7 +140,7 @@ export function DataTable<Row extends object>({
               </tr>
             ))}
           {table.getRowModel().rows.map((row) => (
-            <tr key={row.id} data-row={row.id}>
+            <tr key={row.id} data-row={row.id} {...rowHandlers(row.original, onOpen)}>
               {row.getAllCells().map((cell) => {
                 const hints = cell.column.columnDef.meta ?? {};
                 return (

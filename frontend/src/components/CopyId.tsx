@@ -1,0 +1,19 @@
+import { Tooltip, UnstyledButton } from "@mantine/core";
+import { IconCheck, IconCopy } from "@tabler/icons-react";
+import { useCopy } from "../hooks/useCopy";
+import { t } from "../i18n";
+import classes from "./CopyId.module.css";
+
+/** An id that a click copies whole; `short` shows its end only. */
+export function CopyId({ id, short = false }: { id: string; short?: boolean }) {
+  const { copied, copy } = useCopy();
+  const Icon = copied ? IconCheck : IconCopy;
+  return (
+    <Tooltip label={copied ? t.kit.idCopied : t.kit.copyId(id)}>
+      <UnstyledButton className={classes.id} onClick={() => copy(id)} aria-label={t.kit.copyId(id)}>
+        <span className="mono">{short && id.length > 10 ? `…${id.slice(-8)}` : id}</span>
+        <Icon size={12} stroke={1.7} aria-hidden="true" />
+      </UnstyledButton>
+    </Tooltip>
+  );
+}

@@ -1,0 +1,96 @@
+import { Button, Select, TextInput } from "@mantine/core";
+import { IconSearch, IconX } from "@tabler/icons-react";
+import { type ReactNode, useEffect, useState } from "react";
+import type { ListState } from "../hooks/useList";
+import { t } from "../i18n";
+import classes from "./FilterBar.module.css";
+
+const TYPING_MS = 250;
+
+/** Text goes into the URL once typing pauses, so that no letter costs a question to the server. */
+function SearchInput({
+  value,
+  label,
+  onChange,
+}: {
+  value: string;
+  label: string;
+  onChange: (q: string) => void;
+}) {
+  const [text, setText] = useState(value);
+  useEffect(() => setText(value), [value]);
+  useEffect(() => {
+    if (text === value) return;
+    const timer = setTimeout(() => onChange(text), TYPING_MS);
+    return () => clearTimeout(timer);
+  }, [text, value, onChange]);
+  return (
+    <TextInput
+      type="search"
+      aria-label={label}
+      placeholder={label}
+      leftSection={<IconSearch size={15} stroke={1.6} aria-hidden="true" />}
+      value={text}
+      onChange={(event) => setText(event.target.value)}
+      className={classes.search}
+    />
+  );
+}
+
+interface Props<Name extends string> {
+  list: ListState<Name>;
+  /** The search field's words; without them there is none. */
+  search?: string;
+  children?: ReactNode;
+}
+
+export function FilterBar<Name extends string>({ list, search, children }: Props<Name>) {
+  const values = list.values as Record<string, string | undefined>;
+  const [setSearch] = useState(() => (q: string) => list.set({ q: q || undefined } as never));
+  return (
+    <search className={classes.bar} aria-label={t.kit.filter.label}>
+      {search && <SearchInput label={search} value={values.q ?? ""} onChange={setSearch} />}
+      {children}
+      {list.filtered && (
+        <Button
+          variant="subtle"
+          color="gray"
+          leftSection={<IconX size={14} aria-hidden="true" />}
+          onClick={list.clear}
+        >
+          {t.kit.filter.clear}
+        </Button>
+      )}
+    </search>
+  );
+}
+
+interface SelectProps<Name extends string> {
+  list: ListState<Name>;
+  name: Name;
+  label: string;
+  options: { value: string; label: string }[];
+}
+
+/** One choice of a filter, or any. */
+export function FilterSelect<Name extends string>({ list, name, label, options }: SelectProps<Name>) {
+  const value = list.values[name] ?? null;
+  // A value from a link that is no option (yet) is shown all the same
+  const data =
+    value !== null && !options.some((o) => o.value === value)
+      ? [...options, { value: value as string, label: value as string }]
+      : options;
+  return (
+    <Select
+      aria-label={label}
+      placeholder={label}
+      data={data}
+      value={value}
+      onChange={(next) => list.set({ [name]: next ?? undefined } as never)}
+      clearable
+      clearButtonProps={{ "aria-label": `${t.kit.filter.clear}: ${label}` }}
+      searchable={options.length > 8}
+      className={classes.select}
+    />
+  );
+}
