@@ -95,7 +95,8 @@ const deployment = createRoute({
 const playground = createRoute({
   getParentRoute: () => shell,
   path: "/playground",
-  validateSearch: (raw: Record<string, unknown>) => searchOf(raw, { deployment: "string", tenant: "string" }),
+  validateSearch: (raw: Record<string, unknown>) =>
+    searchOf(raw, { deployment: "string", tenant: "string", right: "string", right_tenant: "string" }),
   component: pages.PlaygroundPage,
 });
 

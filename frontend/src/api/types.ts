@@ -13,3 +13,4 @@ export type FitRequest = Schemas["FitSettingsRequest"];
 export type Model = Schemas["Model"];
 export type Replica = Schemas["Replica"];
 export type Figures = Schemas["GoodputFigures"];
+export type Contract = Schemas["Contract"];

@@ -22,6 +22,7 @@ export interface Heard {
   onText: (text: string) => void;
   onVerdict: (verdict: Verdict) => void;
   onUsage: (completionTokens: number) => void;
+  onFinish: (reason: string) => void;
 }
 
 /** An answer of /v1 that is not 200, or an error inside the stream: OpenAI's error object. */
@@ -30,6 +31,11 @@ export class ChatError extends Error {
     message: string,
     readonly status: number,
     readonly code: string | null,
+    /** When the server asks to come back, in seconds from now. */
+    readonly retryAfterS: number | null = null,
+    /** The field of the request that is wrong. */
+    readonly param: string | null = null,
+    readonly requestId: string | null = null,
   ) {
     super(message);
     this.name = "ChatError";
@@ -37,9 +43,15 @@ export class ChatError extends Error {
 }
 
 interface Frame {
-  choices?: { delta?: { content?: string | null } }[];
+  choices?: { delta?: { content?: string | null }; finish_reason?: string | null }[];
   usage?: { completion_tokens?: number } | null;
-  error?: { message?: string; code?: string | null };
+  error?: { message?: string; code?: string | null; param?: string | null };
+}
+
+/** `Retry-After` is whole seconds here; anything else is not understood and so not shown. */
+function retryAfter(headers: Headers): number | null {
+  const seconds = Number.parseInt(headers.get("retry-after") ?? "", 10);
+  return Number.isFinite(seconds) ? seconds : null;
 }
 
 async function failure(response: Response): Promise<ChatError> {
@@ -48,6 +60,9 @@ async function failure(response: Response): Promise<ChatError> {
     body?.error?.message ?? `HTTP ${response.status}`,
     response.status,
     body?.error?.code ?? null,
+    retryAfter(response.headers),
+    body?.error?.param ?? null,
+    response.headers.get("x-request-id"),
   );
 }
 
@@ -74,8 +89,9 @@ export async function streamChat(
     }
     const frame = JSON.parse(data) as Frame;
     if (frame.error) throw new ChatError(frame.error.message ?? "", 200, frame.error.code ?? null);
-    const text = frame.choices?.[0]?.delta?.content;
-    if (text) heard.onText(text);
+    const choice = frame.choices?.[0];
+    if (choice?.delta?.content) heard.onText(choice.delta.content);
+    if (choice?.finish_reason) heard.onFinish(choice.finish_reason);
     if (frame.usage?.completion_tokens !== undefined) heard.onUsage(frame.usage.completion_tokens);
   }
 }

@@ -11,7 +11,16 @@ export interface ChatBody {
   top_p?: number;
   max_tokens?: number;
   seed?: number;
+  stop?: string[];
+  presence_penalty?: number;
+  frequency_penalty?: number;
+  top_k?: number;
+  min_p?: number;
+  repetition_penalty?: number;
 }
+
+/** Not OpenAI's: its Python client sends them only as `extra_body`. */
+const EXTRAS: ReadonlySet<string> = new Set(["top_k", "min_p", "repetition_penalty"]);
 
 const KEY = "$BERTH_KEY";
 
@@ -38,10 +47,13 @@ function literal(value: unknown, language: "python" | "javascript"): string {
 }
 
 function args(body: ChatBody, language: "python" | "javascript", assign: string, indent: string): string {
-  return Object.entries(body)
-    .filter(([name, value]) => value !== undefined && name !== "stream")
-    .map(([name, value]) => `${indent}${name}${assign}${literal(value, language)},`)
-    .join("\n");
+  const given = Object.entries(body).filter(([name, value]) => value !== undefined && name !== "stream");
+  const apart = language === "python" ? given.filter(([name]) => EXTRAS.has(name)) : [];
+  const lines = given
+    .filter((one) => !apart.includes(one))
+    .map(([name, value]) => `${indent}${name}${assign}${literal(value, language)},`);
+  if (apart.length) lines.push(`${indent}extra_body=${JSON.stringify(Object.fromEntries(apart))},`);
+  return lines.join("\n");
 }
 
 function python(body: ChatBody, origin: string): string {

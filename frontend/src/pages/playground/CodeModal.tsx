@@ -1,20 +1,42 @@
-import { Modal } from "@mantine/core";
+import { Modal, SegmentedControl, Stack } from "@mantine/core";
+import { useState } from "react";
 import { Snippets } from "../../components/Snippets";
 import { t } from "../../i18n";
 import type { ChatBody } from "../../lib/snippets";
+import type { Letter } from "./Side";
 
 interface Props {
   opened: boolean;
   onClose: () => void;
-  body: ChatBody;
+  bodies: Partial<Record<Letter, ChatBody>>;
 }
 
 /** The conversation as a request one can run elsewhere, with one's own key. */
-export function CodeModal({ opened, onClose, body }: Props) {
-  const messages = body.messages.length ? body.messages : [{ role: "user", content: t.snippets.question }];
+export function CodeModal({ opened, onClose, bodies }: Props) {
+  const [chosen, setChosen] = useState<Letter>("A");
+  const body = bodies[chosen] ?? bodies.A;
+  if (!body) return null;
+  const messages = body.messages.some((m) => m.role === "user")
+    ? body.messages
+    : [...body.messages, { role: "user", content: t.snippets.question }];
   return (
     <Modal opened={opened} onClose={onClose} title={t.playground.viewCode} size="xl">
-      <Snippets body={{ ...body, messages, stream: true }} />
+      <Stack gap="sm" align="flex-start">
+        {bodies.B && (
+          <SegmentedControl
+            size="xs"
+            aria-label={t.playground.parameters.whose}
+            data={(["A", "B"] as const).map((value) => ({
+              value,
+              label: `${value}: ${bodies[value]?.model ?? ""}`,
+            }))}
+            value={chosen}
+            onChange={(value) => setChosen(value as Letter)}
+          />
+        )}
+        <Snippets body={{ ...body, messages, stream: true }} />
+        <p className="muted">{t.playground.codeHint}</p>
+      </Stack>
     </Modal>
   );
 }

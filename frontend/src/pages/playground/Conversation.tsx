@@ -8,18 +8,19 @@ import { t } from "../../i18n";
 import classes from "./Playground.module.css";
 import { TurnView } from "./TurnView";
 import type { Turn } from "./useChat";
-import type { Target } from "./useTargets";
 
 interface Props {
+  label: string;
   turns: Turn[];
-  tenant: string | undefined;
-  targets: Target[] | undefined;
+  /** Whether there is anybody to talk to; undefined while that is being asked. */
+  anybody: boolean | undefined;
   onAsk: ((text: string) => void) | undefined;
+  regenerate: (() => void) | undefined;
 }
 
 const NEAR_END_PX = 80;
 
-export function Conversation({ turns, tenant, targets, onAsk }: Props) {
+export function Conversation({ label, turns, anybody, onAsk, regenerate }: Props) {
   const view = useRef<HTMLDivElement>(null);
   const atEnd = useRef(true);
 
@@ -32,33 +33,29 @@ export function Conversation({ turns, tenant, targets, onAsk }: Props) {
     const v = view.current;
     if (v) atEnd.current = v.scrollHeight - v.scrollTop - v.clientHeight < NEAR_END_PX;
   };
+  const last = turns.at(-1);
   return (
-    <div
-      ref={view}
-      className={classes.turns}
-      onScroll={onScroll}
-      role="log"
-      aria-label={t.playground.conversation}
-    >
-      {turns.length === 0 && <Start tenant={tenant} targets={targets} onAsk={onAsk} />}
+    <div ref={view} className={classes.turns} onScroll={onScroll} role="log" aria-label={label} tabIndex={0}>
+      {turns.length === 0 && anybody !== undefined && <Start anybody={anybody} onAsk={onAsk} />}
       {turns.map((turn) => (
-        <TurnView key={turn.id} turn={turn} />
+        <TurnView key={turn.id} turn={turn} regenerate={turn === last ? regenerate : undefined} />
       ))}
     </div>
   );
 }
 
-function Start({ tenant, targets, onAsk }: Omit<Props, "turns">) {
-  const { current } = useScope();
+function Start({ anybody, onAsk }: { anybody: boolean; onAsk: Props["onAsk"] }) {
+  const { current, canChange } = useScope();
   const words = t.playground;
   const icon = <IconMessage size={20} stroke={1.6} />;
-  if (!tenant) return <EmptyState icon={icon} title={words.chooseTenant} text={words.chooseTenantText} />;
-  if (targets?.length === 0) {
+  if (!anybody) {
     return (
       <EmptyState icon={icon} title={words.nothing} text={words.nothingText}>
-        <Button component={Link} to={`/t/${current?.slug}/deployments?create=true`}>
-          {t.deployments.create}
-        </Button>
+        {canChange && (
+          <Button component={Link} to={`/t/${current?.slug}/deployments?create=true`}>
+            {t.deployments.create}
+          </Button>
+        )}
       </EmptyState>
     );
   }

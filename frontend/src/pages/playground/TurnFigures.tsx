@@ -1,8 +1,11 @@
 import { Tooltip } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
+import { Meter } from "../../components/Meter";
 import { StatePill } from "../../components/StatePill";
+import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 import type { Verdict } from "../../lib/chat";
-import { integer, milliseconds, percent } from "../../lib/format";
+import { decimal, integer, milliseconds, percent } from "../../lib/format";
 import classes from "./Playground.module.css";
 import type { Turn } from "./useChat";
 
@@ -17,44 +20,100 @@ function verdictLabel(verdict: Verdict): string {
 /** Where the time went, for who asks why an answer was late. */
 function breakdown(verdict: Verdict): string {
   return [
-    words.limit(milliseconds(verdict.ttft_limit_ms)),
     words.fluidity(percent(verdict.fluidity)),
     words.queue(milliseconds(verdict.queue_ms)),
     words.prefill(milliseconds(verdict.prefill_ms)),
     words.decode(milliseconds(verdict.decode_ms)),
     words.cached(integer(verdict.cached_tokens)),
-    verdict.request_id,
   ].join(" · ");
+}
+
+interface AgainstProps {
+  name: string;
+  hint: string;
+  value: number | null | undefined;
+  limit: number | null | undefined;
+  testId: string;
+  note?: string;
+}
+
+/** One figure and how much of what was promised it took. */
+function Against({ name, hint, value, limit, testId, note }: AgainstProps) {
+  const share = value !== null && value !== undefined && limit ? value / limit : null;
+  return (
+    <div className={classes.against}>
+      <div className={classes.againstLine}>
+        <Tooltip label={hint}>
+          <span tabIndex={0}>{name}</span>
+        </Tooltip>
+        <b data-testid={testId}>{milliseconds(value)}</b>
+        <span>{note ?? (limit ? words.ofPromise(milliseconds(limit)) : words.noPromise)}</span>
+      </div>
+      <Meter
+        value={share ?? 0}
+        tone={share !== null && share > 1 ? "late" : "good"}
+        label={words.shareOf(name, share === null ? "–" : percent(share))}
+      />
+    </div>
+  );
 }
 
 /** TTFT, TPOT, tokens and the verdict, by the gateway's clock; until it spoke, what this browser saw. */
 export function TurnFigures({ turn }: { turn: Turn }) {
+  const { current } = useScope();
   const { verdict } = turn;
-  const ttft = verdict?.ttft_ms ?? turn.seenTtftMs;
+  const level = turn.target?.level;
+  const decodeS = verdict?.tpot_ms ? verdict.tpot_ms / 1000 : null;
   return (
     <div className={`${classes.figures} num`} data-testid="answer-figures">
-      {verdict && (
-        <Tooltip label={breakdown(verdict)}>
-          <span tabIndex={0} data-testid="verdict" data-good={verdict.good}>
-            <StatePill state={verdict.good ? "good" : "late"} label={verdictLabel(verdict)} />
+      <div className={classes.againstRow}>
+        <Against
+          name="TTFT"
+          hint={words.ttftHint}
+          testId="ttft"
+          value={verdict?.ttft_ms ?? turn.seenTtftMs}
+          limit={verdict?.ttft_limit_ms ?? (verdict ? null : level?.base_ms)}
+          note={verdict ? undefined : words.seenHere}
+        />
+        {verdict && (
+          <Against
+            name="TPOT"
+            hint={words.tpotHint}
+            testId="tpot"
+            value={verdict.tpot_ms}
+            limit={level?.tpot_ms}
+          />
+        )}
+      </div>
+      <div className={classes.facts}>
+        {verdict && (
+          <Tooltip label={breakdown(verdict)}>
+            <span tabIndex={0} data-testid="verdict" data-good={verdict.good}>
+              <StatePill state={verdict.good ? "good" : "late"} label={verdictLabel(verdict)} />
+            </span>
+          </Tooltip>
+        )}
+        {turn.status === "stopped" && <StatePill state="stopped" label={words.stopped} />}
+        {turn.tokens !== undefined && (
+          <span>
+            <b data-testid="tokens">{integer(turn.tokens)}</b> {words.tokens}
           </span>
-        </Tooltip>
-      )}
-      {turn.status === "stopped" && <StatePill state="stopped" label={words.stopped} />}
-      <span>
-        TTFT <b data-testid="ttft">{milliseconds(ttft)}</b>
-        {!verdict && ttft !== undefined && ` ${words.seenHere}`}
-      </span>
-      {verdict && (
-        <span>
-          TPOT <b data-testid="tpot">{milliseconds(verdict.tpot_ms)}</b>
-        </span>
-      )}
-      {turn.tokens !== undefined && (
-        <span>
-          <b data-testid="tokens">{integer(turn.tokens)}</b> {words.tokens}
-        </span>
-      )}
+        )}
+        {decodeS !== null && (
+          <span>
+            <b>{decimal(1 / decodeS)}</b> {words.perSecond}
+          </span>
+        )}
+        {verdict && (
+          <Link
+            className={classes.explain}
+            to="/t/$scope/requests/$id"
+            params={{ scope: current?.slug ?? "", id: verdict.request_id }}
+          >
+            {words.explain}
+          </Link>
+        )}
+      </div>
     </div>
   );
 }

@@ -1,25 +1,61 @@
-import { Loader } from "@mantine/core";
+import { ActionIcon, Loader, Tooltip } from "@mantine/core";
+import { IconRefresh } from "@tabler/icons-react";
+import { CopyButton } from "../../components/CopyButton";
 import { t } from "../../i18n";
+import { AnswerText } from "./AnswerText";
+import { FailureView } from "./FailureView";
 import classes from "./Playground.module.css";
 import { TurnFigures } from "./TurnFigures";
 import type { Turn } from "./useChat";
 
-export function TurnView({ turn }: { turn: Turn }) {
-  const mine = turn.role === "user";
+interface Props {
+  turn: Turn;
+  /** Asks again; only the last answer can be had anew. */
+  regenerate: (() => void) | undefined;
+}
+
+export function TurnView({ turn, regenerate }: Props) {
+  const words = t.playground;
+  if (turn.role === "user") {
+    return (
+      <article className={classes.turn} data-role="user" data-testid="question">
+        <h3 className={classes.who}>{words.you}</h3>
+        <div className={classes.text}>{turn.text}</div>
+      </article>
+    );
+  }
+  const ended = turn.status !== "waiting" && turn.status !== "streaming";
   return (
-    <article className={classes.turn} data-testid={mine ? "question" : "answer"} data-status={turn.status}>
-      <div className={classes.who}>{mine ? t.playground.you : t.playground.model}</div>
-      <div className={classes.text} data-testid={mine ? undefined : "answer-text"}>
-        {turn.text}
-        {turn.status === "waiting" && <Loader size={14} type="dots" aria-label={t.playground.waiting} />}
-        {turn.status === "streaming" && <span className={classes.caret} aria-hidden="true" />}
+    <article className={classes.turn} data-testid="answer" data-status={turn.status}>
+      <div className={classes.turnHead}>
+        <h3 className={classes.who}>{turn.target?.name ?? words.model}</h3>
+        {ended && (
+          <span className={classes.turnActions}>
+            {turn.text && <CopyButton value={turn.text} label={words.copyAnswer} />}
+            {regenerate && (
+              <Tooltip label={words.regenerate}>
+                <ActionIcon
+                  variant="subtle"
+                  color="gray"
+                  size="sm"
+                  aria-label={words.regenerate}
+                  onClick={regenerate}
+                  data-testid="regenerate"
+                >
+                  <IconRefresh size={15} stroke={1.6} />
+                </ActionIcon>
+              </Tooltip>
+            )}
+          </span>
+        )}
       </div>
-      {turn.error && (
-        <p className={classes.error} role="alert">
-          {turn.error}
-        </p>
-      )}
-      {!mine && turn.status !== "waiting" && <TurnFigures turn={turn} />}
+      <div className={classes.answer} data-testid="answer-text">
+        <AnswerText text={turn.text} streaming={turn.status === "streaming"} />
+        {turn.status === "waiting" && <Loader size={14} type="dots" aria-label={words.waiting} />}
+      </div>
+      {turn.finish === "length" && <p className={classes.cut}>{words.cutAtLimit}</p>}
+      {turn.failure && <FailureView failure={turn.failure} retry={regenerate} />}
+      {turn.status !== "waiting" && !(turn.failure && !turn.text) && <TurnFigures turn={turn} />}
     </article>
   );
 }

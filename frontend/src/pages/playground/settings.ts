@@ -1,18 +1,48 @@
 import type { ChatBody } from "../../lib/snippets";
 import type { Turn } from "./useChat";
 
-/** An empty field is not sent: the deployment's own default applies. */
-export interface Settings {
-  system: string;
-  temperature: number | "";
-  top_p: number | "";
-  max_tokens: number | "";
-  seed: number | "";
+export const NUMBERS = [
+  "temperature",
+  "top_p",
+  "max_tokens",
+  "seed",
+  "top_k",
+  "min_p",
+  "presence_penalty",
+  "frequency_penalty",
+  "repetition_penalty",
+] as const;
+export type NumberName = (typeof NUMBERS)[number];
+
+/** An empty field is not sent: the deployment's own default applies. `stop` is written with \n for a line's end. */
+export type Settings = { system: string; stop: string[] } & Record<NumberName, number | "">;
+
+export const DEFAULTS: Settings = {
+  system: "",
+  stop: [],
+  temperature: "",
+  top_p: "",
+  max_tokens: "",
+  seed: "",
+  top_k: "",
+  min_p: "",
+  presence_penalty: "",
+  frequency_penalty: "",
+  repetition_penalty: "",
+};
+
+export function isDefault(settings: Settings): boolean {
+  return (
+    !settings.system.trim() && settings.stop.length === 0 && NUMBERS.every((name) => settings[name] === "")
+  );
 }
 
-export const DEFAULTS: Settings = { system: "", temperature: "", top_p: "", max_tokens: "", seed: "" };
+const ESCAPES: Record<string, string> = { "\\n": "\n", "\\t": "\t", "\\\\": "\\" };
 
-const NUMBERS = ["temperature", "top_p", "max_tokens", "seed"] as const;
+/** What somebody typed into one line, with its escapes meant. */
+export function meantBy(text: string): string {
+  return text.replace(/\\[nt\\]/g, (written) => ESCAPES[written] ?? written);
+}
 
 export function toBody(
   model: string,
@@ -29,5 +59,6 @@ export function toBody(
     const value = settings[name];
     if (value !== "") body[name] = value;
   }
+  if (settings.stop.length) body.stop = settings.stop.map(meantBy);
   return body;
 }

@@ -1,7 +1,9 @@
 import { useCallback, useEffect, useRef, useState } from "react";
 import { usePlaygroundToken } from "../../hooks/usePlaygroundToken";
 import { ChatError, streamChat, type Verdict } from "../../lib/chat";
+import { type Failure, failureOf } from "./failure";
 import { type Settings, toBody } from "./settings";
+import type { Target } from "./targets";
 
 export type Status = "waiting" | "streaming" | "done" | "stopped" | "failed";
 
@@ -10,19 +12,19 @@ export interface Turn {
   role: "user" | "assistant";
   text: string;
   status: Status;
+  /** Who answers, and by what it was promised: the column may be given to another later. */
+  target?: Target;
   verdict?: Verdict;
   tokens?: number;
+  finish?: string;
   /** As this browser saw it: from the click to the first text. */
   seenTtftMs?: number;
-  error?: string;
+  failure?: Failure;
 }
 
-interface Target {
-  tenant: string;
-  model: string;
-}
+export type Chat = ReturnType<typeof useChat>;
 
-/** The conversation. Answers stream into the last turn; `stop` ends the one that runs. */
+/** One conversation. Answers stream into the last turn; `stop` ends the one that runs. */
 export function useChat() {
   const token = usePlaygroundToken();
   const [turns, setTurns] = useState<Turn[]>([]);
@@ -38,19 +40,20 @@ export function useChat() {
     async (target: Target, settings: Settings, history: Turn[], id: number) => {
       const abort = new AbortController();
       running.current = abort;
-      const body = toBody(target.model, settings, history);
+      const body = toBody(target.name, settings, history);
       let started = performance.now();
       const heard = {
         onText: (text: string) => {
-          const now = performance.now();
+          const seen = performance.now() - started;
           patch(id, (turn) => ({
             text: turn.text + text,
             status: "streaming",
-            seenTtftMs: turn.seenTtftMs ?? now - started,
+            seenTtftMs: turn.seenTtftMs ?? seen,
           }));
         },
         onVerdict: (verdict: Verdict) => patch(id, () => ({ verdict, tokens: verdict.tokens })),
         onUsage: (tokens: number) => patch(id, () => ({ tokens })),
+        onFinish: (finish: string) => patch(id, () => ({ finish })),
       };
       try {
         for (const fresh of [false, true]) {
@@ -66,9 +69,8 @@ export function useChat() {
         }
         patch(id, () => ({ status: "done" }));
       } catch (error) {
-        const message = error instanceof Error ? error.message : String(error);
         patch(id, () =>
-          abort.signal.aborted ? { status: "stopped" } : { status: "failed", error: message },
+          abort.signal.aborted ? { status: "stopped" } : { status: "failed", failure: failureOf(error) },
         );
       } finally {
         if (running.current === abort) running.current = null;
@@ -77,15 +79,30 @@ export function useChat() {
     [patch, token],
   );
 
+  const reply = useCallback(
+    (history: Turn[], target: Target, settings: Settings) => {
+      const made: Turn = { id: nextId.current++, role: "assistant", text: "", status: "waiting", target };
+      setTurns([...history, made]);
+      void answer(target, settings, history, made.id);
+    },
+    [answer],
+  );
+
   const send = useCallback(
     (text: string, target: Target, settings: Settings) => {
       const user: Turn = { id: nextId.current++, role: "user", text, status: "done" };
-      const reply: Turn = { id: nextId.current++, role: "assistant", text: "", status: "waiting" };
-      const history = [...turns, user];
-      setTurns([...history, reply]);
-      void answer(target, settings, history, reply.id);
+      reply([...turns, user], target, settings);
     },
-    [turns, answer],
+    [turns, reply],
+  );
+
+  /** Asks the last question again; its answer takes the place of the one that is there. */
+  const regenerate = useCallback(
+    (target: Target, settings: Settings) => {
+      const asked = turns.findLastIndex((turn) => turn.role === "user");
+      if (asked >= 0) reply(turns.slice(0, asked + 1), target, settings);
+    },
+    [turns, reply],
   );
 
   const stop = useCallback(() => running.current?.abort(), []);
@@ -95,5 +112,5 @@ export function useChat() {
   }, []);
   const last = turns.at(-1);
   const busy = last?.status === "waiting" || last?.status === "streaming";
-  return { turns, busy, send, stop, clear };
+  return { turns, busy, send, regenerate, stop, clear };
 }
