@@ -159,6 +159,8 @@ SPECTACULAR_SETTINGS = {
         "berth.api.schema.add_problems",
     ],
     "ENUM_NAME_OVERRIDES": {
+        "AlertRule": "berth.alerts.models.Rule",
+        "AlertRouteKind": "berth.alerts.models.Kind",
         "SettingKind": ["integer", "number", "text", "boolean", "choice"],
         "Engine": "berth.deployments.models.Engine",
         "ReplicaState": "berth.deployments.models.ReplicaState",
