@@ -18,12 +18,22 @@ app.conf.update(
     worker_hijack_root_logger=False,  # one format of logs everywhere: the settings' own
     broker_connection_retry_on_startup=True,
     broker_transport_options={"visibility_timeout": 600, "socket_keepalive": True},
-    imports=["scheduler.tasks", "berth.metering.tasks", "berth.catalog.tasks", "berth.alerts.tasks"],
+    imports=[
+        "scheduler.tasks",
+        "berth.metering.tasks",
+        "berth.catalog.tasks",
+        "berth.alerts.tasks",
+        "berth.fleet.tasks",
+        "berth.decisions.tasks",
+    ],
     beat_schedule={
         "reconcile": {"task": "scheduler.tasks.reconcile", "schedule": 2.0, "options": {"expires": 2}},
         "ledger": {"task": "berth.metering.tasks.post_ledger", "schedule": 2.0, "options": {"expires": 2}},
         "alerts": {"task": "berth.alerts.tasks.evaluate", "schedule": 15.0, "options": {"expires": 15}},
         "alert_deliveries": {"task": "berth.alerts.tasks.deliver", "schedule": 10.0, "options": {"expires": 10}},
+        "device_samples": {"task": "berth.fleet.tasks.sample_devices", "schedule": 10.0, "options": {"expires": 10}},
+        "device_history": {"task": "berth.fleet.tasks.forget_history", "schedule": 3600.0, "options": {"expires": 3600}},
+        "old_decisions": {"task": "berth.decisions.tasks.forget", "schedule": 3600.0, "options": {"expires": 3600}},
         "registrations": {"task": "berth.catalog.tasks.resume", "schedule": 30.0, "options": {"expires": 30}},
     },
 )

@@ -11,8 +11,9 @@ from berth.alerts.api import AlertView, RouteView
 from berth.api.errors import unknown_route
 from berth.audit.api import AuditView
 from berth.catalog.api import ModelView
+from berth.decisions.api import DecisionView
 from berth.deployments.api import DeploymentView, ReplicaView
-from berth.fleet.api import NodeView
+from berth.fleet.api import GpuView, NodeView, SliceView
 from berth.metering.api import GoodputView, UsageView
 from berth.options.api import SettingView
 from berth.slas.api import ContractView, ServiceClassView
@@ -29,6 +30,9 @@ router.register("contracts", ContractView, "contract")
 router.register("deployments", DeploymentView, "deployment")
 router.register("replicas", ReplicaView, "replica")
 router.register("nodes", NodeView, "node")
+router.register("gpus", GpuView, "gpu")
+router.register("slices", SliceView, "slice")
+router.register("decisions", DecisionView, "decision")
 router.register("usage", UsageView, "usage")
 router.register("audit", AuditView, "audit")
 router.register("alerts/routes", RouteView, "alert-route")

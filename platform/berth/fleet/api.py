@@ -1,88 +1,38 @@
-"""REST: nodes and devices, for operators."""
+"""REST: nodes, devices and slices, for operators."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
-from django.utils import timezone
-from drf_spectacular.utils import extend_schema, extend_schema_field
-from rest_framework import mixins, serializers
+import django_filters
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import mixins
+from rest_framework.decorators import action
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.api.views import BerthViewSet, IsOperator
-from berth.fleet import selectors, services
-from berth.fleet.models import Gpu, Node, Seat
+from berth.core.errors import Invalid
+from berth.fleet import drains, history, selectors, services
+from berth.fleet.models import Gpu, Node, Slice
+from berth.fleet.serializers import (
+    CreatedNodeSerializer,
+    GpuSerializer,
+    HistoryPointSerializer,
+    NodeChangeSerializer,
+    NodeCreateSerializer,
+    NodeSerializer,
+    SliceSerializer,
+)
 
-# An agent reports every 5 s.
-OFFLINE_AFTER = timedelta(seconds=15)
-
-
-class SeatSerializer(serializers.ModelSerializer[Seat]):
-    replica = serializers.CharField(source="replica_id")
-    deployment = serializers.CharField(source="replica.deployment_id")
-    deployment_name = serializers.CharField(source="replica.deployment.name")
-    tenant = serializers.CharField(source="replica.tenant_id")
-    units = serializers.SerializerMethodField()
-
-    class Meta:
-        model = Seat
-        fields = ["id", "replica", "deployment", "deployment_name", "tenant", "memory_bytes", "units", "created_at"]
-        read_only_fields = fields
-
-    def get_units(self, seat: Seat) -> list[int]:
-        return sorted(unit.index for unit in seat.slice.units.all())
+MINUTES = OpenApiParameter("minutes", int, description=f"how far back, 1 to {history.MOST_MINUTES}; 60 when absent")
 
 
-class GpuSerializer(serializers.ModelSerializer[Gpu]):
-    units_free = serializers.IntegerField()
-    seats = serializers.SerializerMethodField()
-
-    class Meta:
-        model = Gpu
-        fields = [
-            "id", "index", "uuid", "name", "kind", "memory_bytes", "memory_used_bytes", "utilisation", "temperature_c",
-            "power_w", "present", "units", "units_free", "seats",
-        ]  # fmt: skip
-        read_only_fields = fields
-
-    @extend_schema_field(SeatSerializer(many=True))
-    def get_seats(self, gpu: Gpu) -> Any:
-        seats = [seat for slice_ in gpu.slices.all() for seat in slice_.seats.all()]
-        return SeatSerializer(seats, many=True).data
-
-
-class NodeSerializer(serializers.ModelSerializer[Node]):
-    online = serializers.SerializerMethodField()
-    devices = GpuSerializer(many=True, source="gpus")
-
-    class Meta:
-        model = Node
-        fields = [
-            "id", "name", "provider", "address", "agent_version", "cpu_count", "memory_bytes", "cordoned", "online",
-            "generation", "observed_generation", "connected_at", "last_seen_at", "created_at", "devices",
-        ]  # fmt: skip
-        read_only_fields = fields
-
-    def get_online(self, node: Node) -> bool:
-        return node.last_seen_at is not None and node.last_seen_at > timezone.now() - OFFLINE_AFTER
-
-
-class NodeCreateSerializer(serializers.Serializer[Node]):
-    name = serializers.SlugField(max_length=63)
-
-
-class NodeChangeSerializer(serializers.Serializer[Node]):
-    cordoned = serializers.BooleanField(required=False)
-
-
-class CreatedNodeSerializer(serializers.Serializer[Node]):
-    """The only time the token is told."""
-
-    node = NodeSerializer()
-    token = serializers.CharField()
+class NodeFilter(django_filters.FilterSet):
+    name = django_filters.CharFilter()
+    cordoned = django_filters.BooleanFilter()
+    draining = django_filters.BooleanFilter(field_name="drain_requested_at", lookup_expr="isnull", exclude=True)
 
 
 class NodeView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[Node]):
@@ -90,15 +40,26 @@ class NodeView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[No
     serializer_class = NodeSerializer
     search_fields = ("name", "id", "address")
     ordering_fields = ("name", "provider", "last_seen_at", "created_at")
+    filterset_class = NodeFilter
     permission_classes = [IsAuthenticated, IsOperator]
 
     def get_queryset(self) -> Any:
         return selectors.nodes()
 
+    def paginate_queryset(self, queryset: Any) -> Any:
+        page = super().paginate_queryset(queryset)
+        drains.annotate_drains(page or [])
+        return page
+
+    def retrieve(self, request: Request, id: str) -> Response:
+        node = self.get_object()
+        drains.annotate_drains([node])
+        return Response(NodeSerializer(node).data)
+
     @extend_schema(request=NodeCreateSerializer, responses={201: CreatedNodeSerializer})
     def create(self, request: Request) -> Response:
         node, token = services.create_node(**self.valid(NodeCreateSerializer), actor=self.actor)
-        return Response({"node": NodeSerializer(self.get_queryset().get(id=node.id)).data, "token": token}, status=201)
+        return Response({"node": self._shown(node), "token": token}, status=201)
 
     @extend_schema(request=NodeChangeSerializer, responses=NodeSerializer)
     def partial_update(self, request: Request, id: str) -> Response:
@@ -106,4 +67,90 @@ class NodeView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[No
         values = self.valid(NodeChangeSerializer, partial=True)
         if "cordoned" in values:
             services.cordon_node(node=node, cordoned=values["cordoned"], actor=self.actor)
-        return Response(NodeSerializer(self.get_queryset().get(id=id)).data)
+        return Response(self._shown(node))
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, id: str) -> Response:
+        """Only a node on which nothing runs. Its agent's token opens nothing more."""
+        services.delete_node(node=self.get_object(), actor=self.actor)
+        return Response(status=204)
+
+    @extend_schema(operation_id="nodes_cordon", request=None, responses=NodeSerializer)
+    @action(detail=True, methods=["post"], filterset_class=None)
+    def cordon(self, request: Request, id: str) -> Response:
+        """It gets no new replica; what runs there goes on."""
+        return Response(self._shown(services.cordon_node(node=self.get_object(), cordoned=True, actor=self.actor)))
+
+    @extend_schema(operation_id="nodes_uncordon", request=None, responses=NodeSerializer)
+    @action(detail=True, methods=["post"], filterset_class=None)
+    def uncordon(self, request: Request, id: str) -> Response:
+        """It takes replicas again. Ends a drain: what has not left yet stays."""
+        return Response(self._shown(services.cordon_node(node=self.get_object(), cordoned=False, actor=self.actor)))
+
+    @extend_schema(operation_id="nodes_drain", request=None, responses=NodeSerializer)
+    @action(detail=True, methods=["post"], filterset_class=None)
+    def drain(self, request: Request, id: str) -> Response:
+        """Cordons it; each replica ends once another is ready elsewhere, and finishes what it runs. See ``drain``."""
+        return Response(self._shown(services.drain_node(node=self.get_object(), actor=self.actor)))
+
+    def _shown(self, node: Node) -> Any:
+        row = self.get_queryset().get(id=node.id)
+        drains.annotate_drains([row])
+        return NodeSerializer(row).data
+
+
+class GpuFilter(django_filters.FilterSet):
+    node = django_filters.CharFilter(field_name="node_id")
+    kind = django_filters.CharFilter()
+    present = django_filters.BooleanFilter()
+
+
+class GpuView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[Gpu]):
+    """Devices of all nodes, with who sits where."""
+
+    queryset = Gpu.objects.none()
+    serializer_class = GpuSerializer
+    search_fields = ("name", "uuid", "id", "node__name")
+    ordering_fields = {
+        "node": "node__name", "name": "name", "index": "index", "memory_bytes": "memory_bytes",
+        "memory_used_bytes": "memory_used_bytes", "utilisation": "utilisation", "temperature_c": "temperature_c",
+        "power_w": "power_w",
+    }  # fmt: skip
+    filterset_class = GpuFilter
+    permission_classes = [IsAuthenticated, IsOperator]
+
+    def get_queryset(self) -> Any:
+        return selectors.devices().select_related("node")
+
+    @extend_schema(operation_id="gpus_history", parameters=[MINUTES], responses=HistoryPointSerializer(many=True))
+    @action(detail=True, methods=["get"], pagination_class=None, filterset_class=None, filter_backends=[])
+    def history(self, request: Request, id: str) -> Response:
+        """Memory used against promised, utilisation, temperature and power, oldest first. A silent time is a gap."""
+        points = history.points(self.get_object(), _minutes(request))
+        return Response(HistoryPointSerializer(points, many=True).data)
+
+
+class SliceFilter(django_filters.FilterSet):
+    node = django_filters.CharFilter(field_name="gpu__node_id")
+    gpu = django_filters.CharFilter(field_name="gpu_id")
+
+
+class SliceView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[Slice]):
+    """The parts that devices are cut into, with who sits on each."""
+
+    queryset = Slice.objects.none()
+    serializer_class = SliceSerializer
+    search_fields = ("id", "profile", "gpu__name", "gpu__node__name")
+    ordering_fields = {"node": "gpu__node__name", "memory_bytes": "memory_bytes", "created_at": "created_at"}
+    filterset_class = SliceFilter
+    permission_classes = [IsAuthenticated, IsOperator]
+
+    def get_queryset(self) -> Any:
+        return selectors.slices()
+
+
+def _minutes(request: Request) -> int:
+    text = request.query_params.get("minutes", "60")
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= history.MOST_MINUTES:
+        raise Invalid(f"{text[:20]!r}: expected 1 to {history.MOST_MINUTES}", field="minutes")
+    return int(text)

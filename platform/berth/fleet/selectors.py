@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from django.db.models import Count, F, IntegerField, OuterRef, Prefetch, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
-from berth.fleet.models import Gpu, Node, Seat, SliceUnit
+from berth.fleet.models import Gpu, Node, Seat, Slice, SliceUnit
 from berth.fleet.tokens import token_digest
 
 
@@ -32,6 +32,13 @@ def devices() -> QuerySet[Gpu]:
     free = F("units") - Coalesce(Subquery(taken, output_field=IntegerField()), Value(0))
     seats = Seat.objects.select_related("replica__deployment", "slice").prefetch_related("slice__units")
     return Gpu.objects.annotate(units_free=free).prefetch_related(Prefetch("slices__seats", queryset=seats))
+
+
+def slices() -> QuerySet[Slice]:
+    """With their device, node, units, and seats with their replicas' names."""
+    seats = Seat.objects.select_related("replica__deployment", "slice").prefetch_related("slice__units")
+    rows = Slice.objects.select_related("gpu__node")
+    return rows.prefetch_related("units", Prefetch("seats", queryset=seats.order_by("id")))
 
 
 def schedulable_devices() -> QuerySet[Gpu]:

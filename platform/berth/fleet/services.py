@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 
 from django.db import IntegrityError, transaction
 from django.db.models import F
@@ -10,18 +11,24 @@ from django.utils import timezone
 
 from berth.audit.services import record
 from berth.core.errors import Conflict
-from berth.core.notify import changed, desired_changed
+from berth.core.notify import changed, desired_changed, nudge_scheduler
 from berth.core.version import raise_version
+from berth.deployments.models import Replica
 from berth.fleet.desired import desired_for
 from berth.fleet.models import Gpu, Node, SliceUnit
 from berth.fleet.seats import release_seat, reserve_seat
 from berth.fleet.tokens import new_token, token_digest
 from gpuruntime import protocol
 
+# A node heard within this time is connected.
+HEARD = timedelta(seconds=15)
+
 __all__ = [
     "cordon_node",
     "create_node",
+    "delete_node",
     "desired_for",
+    "drain_node",
     "ensure_node",
     "observe_node",
     "raise_generation",
@@ -60,13 +67,51 @@ def ensure_node(*, name: str, token: str, actor: str = "system") -> Node:
 
 @transaction.atomic
 def cordon_node(*, node: Node, cordoned: bool, actor: str) -> Node:
-    """A cordoned node gets no new replica; what runs there goes on."""
-    if node.cordoned != cordoned:
-        node.cordoned = cordoned
-        node.save(update_fields=["cordoned"])
-        record(actor=actor, action="node.cordon", obj=node, after={"cordoned": cordoned})
-        changed("node", node.id)
-    return node
+    """A cordoned node gets no new replica; what runs there goes on. To uncordon it also ends a drain."""
+    row = Node.objects.select_for_update().get(id=node.id)
+    before = {"cordoned": row.cordoned, "draining": row.drain_requested_at is not None}
+    after = {"cordoned": cordoned, "draining": before["draining"] and cordoned}
+    if before != after:
+        row.cordoned = cordoned
+        if not cordoned:
+            row.drain_requested_at, row.drain_requested_by, row.drain_total = None, "", 0
+        row.save(update_fields=["cordoned", "drain_requested_at", "drain_requested_by", "drain_total"])
+        record(actor=actor, action="node.cordon" if cordoned else "node.uncordon", obj=row, before=before, after=after)
+        changed("node", row.id)
+        nudge_scheduler()
+    return row
+
+
+@transaction.atomic
+def drain_node(*, node: Node, actor: str) -> Node:
+    """Empties the node: the scheduler replaces each replica elsewhere, then lets it finish and end. Idempotent."""
+    row = Node.objects.select_for_update().get(id=node.id)
+    if row.drain_requested_at is None:
+        before = {"cordoned": row.cordoned, "draining": False}
+        row.cordoned, row.drain_requested_at, row.drain_requested_by = True, timezone.now(), actor
+        row.drain_total = Replica.objects.for_platform().filter(node_id=row.id, ended_at=None).count()
+        row.save(update_fields=["cordoned", "drain_requested_at", "drain_requested_by", "drain_total"])
+        after = {"cordoned": True, "draining": True, "replicas": row.drain_total}
+        record(actor=actor, action="node.drain", obj=row, before=before, after=after)
+        changed("node", row.id)
+        nudge_scheduler()
+    return row
+
+
+@transaction.atomic
+def delete_node(*, node: Node, actor: str) -> None:
+    """Only one on which nothing runs and nothing may begin. Its devices and their history go with it."""
+    list(Gpu.objects.select_for_update().filter(node_id=node.id).order_by("id"))  # nobody is seated meanwhile
+    row = Node.objects.select_for_update().get(id=node.id)
+    here = Replica.objects.for_platform().filter(node_id=row.id, ended_at=None).count()
+    if here:
+        raise Conflict(f"{here} replicas run on {row.name}: drain it first", code="in_use")
+    if not row.cordoned and row.last_seen_at is not None and row.last_seen_at > timezone.now() - HEARD:
+        raise Conflict(f"{row.name} is connected and takes replicas: cordon or drain it first", code="in_use")
+    record(actor=actor, action="node.delete", obj=row, before={"name": row.name, "address": row.address})
+    changed("node", row.id)
+    row.delete()
+    raise_version()
 
 
 def raise_generation(node_id: str) -> None:

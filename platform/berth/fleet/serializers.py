@@ -1,0 +1,162 @@
+"""How nodes, devices, slices and seats look on the wire."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from berth.fleet.models import Gpu, Node, Seat, Slice
+
+# An agent reports every second.
+OFFLINE_AFTER = timedelta(seconds=15)
+DRAIN_STATES = ("replacing", "blocked", "ending", "done")
+MOVE_STATES = ("serving", "waiting", "ending")
+
+
+class NodeRefSerializer(serializers.ModelSerializer[Node]):
+    class Meta:
+        model = Node
+        fields = ["id", "name"]
+        read_only_fields = fields
+
+
+class SeatSerializer(serializers.ModelSerializer[Seat]):
+    replica = serializers.CharField(source="replica_id")
+    deployment = serializers.CharField(source="replica.deployment_id")
+    deployment_name = serializers.CharField(source="replica.deployment.name")
+    tenant = serializers.CharField(source="replica.tenant_id")
+    state = serializers.CharField(source="replica.state")
+    memory_used_bytes = serializers.IntegerField(source="replica.memory_used_bytes")
+    units = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Seat
+        fields = [
+            "id", "replica", "deployment", "deployment_name", "tenant", "state", "memory_bytes", "memory_used_bytes",
+            "sm_percent", "units", "created_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    def get_units(self, seat: Seat) -> list[int]:
+        return sorted(unit.index for unit in seat.slice.units.all())
+
+
+class GpuSerializer(serializers.ModelSerializer[Gpu]):
+    """``promised_bytes``: what the seats on it were promised. ``memory_used_bytes`` and what follows: as measured."""
+
+    node = NodeRefSerializer()
+    units_free = serializers.IntegerField()
+    promised_bytes = serializers.SerializerMethodField()
+    seats = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Gpu
+        fields = [
+            "id", "node", "index", "uuid", "name", "kind", "memory_bytes", "memory_used_bytes", "promised_bytes",
+            "utilisation", "temperature_c", "power_w", "present", "units", "units_free", "seats",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    def get_promised_bytes(self, gpu: Gpu) -> int:
+        return sum(seat.memory_bytes for slice_ in gpu.slices.all() for seat in slice_.seats.all())
+
+    @extend_schema_field(SeatSerializer(many=True))
+    def get_seats(self, gpu: Gpu) -> Any:
+        seats = [seat for slice_ in gpu.slices.all() for seat in slice_.seats.all()]
+        return SeatSerializer(seats, many=True).data
+
+
+class SliceSerializer(serializers.ModelSerializer[Slice]):
+    gpu = serializers.CharField(source="gpu_id")
+    device = serializers.CharField(source="gpu.name")
+    device_index = serializers.IntegerField(source="gpu.index")
+    node = NodeRefSerializer(source="gpu.node")
+    units = serializers.SerializerMethodField()
+    promised_bytes = serializers.SerializerMethodField()
+    seats = SeatSerializer(many=True)
+
+    class Meta:
+        model = Slice
+        fields = [
+            "id", "gpu", "device", "device_index", "node", "profile", "memory_bytes", "promised_bytes", "units",
+            "seats", "created_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    def get_units(self, row: Slice) -> list[int]:
+        return sorted(unit.index for unit in row.units.all())
+
+    def get_promised_bytes(self, row: Slice) -> int:
+        return sum(seat.memory_bytes for seat in row.seats.all())
+
+
+class HistoryPointSerializer(serializers.Serializer[Any]):
+    """Means of a minute, or of several where many were asked for; memory is the most of that time."""
+
+    at = serializers.DateTimeField()
+    memory_used_bytes = serializers.IntegerField()
+    promised_bytes = serializers.IntegerField()
+    utilisation = serializers.FloatField()
+    temperature_c = serializers.FloatField(allow_null=True)
+    power_w = serializers.FloatField(allow_null=True)
+
+
+class MoveSerializer(serializers.Serializer[Any]):
+    """A replica that leaves. ``serving``: until ``successor`` is ready; ``waiting``: no room for a successor."""
+
+    replica = serializers.CharField()
+    deployment = serializers.CharField()
+    deployment_name = serializers.CharField()
+    tenant = serializers.CharField()
+    state = serializers.ChoiceField(choices=MOVE_STATES)
+    successor = serializers.CharField(allow_null=True)
+    successor_node = serializers.CharField(allow_null=True)
+    reason = serializers.CharField()
+
+
+class DrainSerializer(serializers.Serializer[Any]):
+    """``blocked``: some replica has no room elsewhere and goes on serving here. ``left``: replicas still here."""
+
+    state = serializers.ChoiceField(choices=DRAIN_STATES)
+    reason = serializers.CharField()
+    requested_at = serializers.DateTimeField()
+    requested_by = serializers.CharField()
+    total = serializers.IntegerField()
+    left = serializers.IntegerField()
+    moves = MoveSerializer(many=True)
+
+
+class NodeSerializer(serializers.ModelSerializer[Node]):
+    online = serializers.SerializerMethodField()
+    drain = DrainSerializer(allow_null=True)
+    devices = GpuSerializer(many=True, source="gpus")
+
+    class Meta:
+        model = Node
+        fields = [
+            "id", "name", "provider", "address", "agent_version", "cpu_count", "memory_bytes", "cordoned", "drain",
+            "online", "generation", "observed_generation", "connected_at", "last_seen_at", "created_at", "devices",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    def get_online(self, node: Node) -> bool:
+        return node.last_seen_at is not None and node.last_seen_at > timezone.now() - OFFLINE_AFTER
+
+
+class NodeCreateSerializer(serializers.Serializer[Node]):
+    name = serializers.SlugField(max_length=63)
+
+
+class NodeChangeSerializer(serializers.Serializer[Node]):
+    cordoned = serializers.BooleanField(required=False)
+
+
+class CreatedNodeSerializer(serializers.Serializer[Node]):
+    """The only time the token is told."""
+
+    node = NodeSerializer()
+    token = serializers.CharField()
