@@ -35,6 +35,10 @@ class AuditFilter(TenantFilter):
     actor = django_filters.CharFilter()
 
 
+AuditFilter.base_filters["from"] = django_filters.IsoDateTimeFilter(field_name="created_at", lookup_expr="gte")
+AuditFilter.base_filters["to"] = django_filters.IsoDateTimeFilter(field_name="created_at", lookup_expr="lt")
+
+
 class AuditView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[AuditEvent]):
     queryset = AuditEvent.objects.none()
     serializer_class = AuditEventSerializer
