@@ -239,6 +239,7 @@ class EndedRequest(msgspec.Struct, kw_only=True):
     """The door's exact account of one request; kept in its spool until acknowledged.
 
     ``outcome`` is of ``gpuruntime.goodput.Outcome``; ``duration_ms`` from the body read to the end at the door.
+    ``running_at_arrival`` and ``queued_at_arrival``: requests that ran and waited at this door when it came.
     """
 
     request_id: str
@@ -260,6 +261,8 @@ class EndedRequest(msgspec.Struct, kw_only=True):
     preemptions: int | None = None
     ideal_s: float | None = None
     executed_ideal_s: float | None = None
+    running_at_arrival: int | None = None
+    queued_at_arrival: int | None = None
 
 
 class Ended(_Message, tag="ended"):

@@ -44,6 +44,8 @@ class Account:
     completion_tokens: int = 0
     finish_reason: str = ""
     timings: Timings | None = None
+    running_at_arrival: int | None = None
+    queued_at_arrival: int | None = None
     ended: bool = False
 
     def start(self) -> None:
@@ -125,6 +127,8 @@ class Account:
             cached_tokens=int(cached or 0),
             ttft_ms=None if ttft_s is None else round(1000 * ttft_s, 3),
             duration_ms=round(1000 * (time.monotonic() - self.received_s), 3),
+            running_at_arrival=self.running_at_arrival,
+            queued_at_arrival=self.queued_at_arrival,
             **timings,  # type: ignore[arg-type]
         )
 

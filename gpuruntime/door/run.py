@@ -71,8 +71,10 @@ class Run:
 
     async def serve(self, receive: Receive, send: Send) -> None:
         """Cleans up on every way out: the end, an error, a client that left, a server that is stopped."""
+        admission = self._replica.admission
+        self.account.running_at_arrival, self.account.queued_at_arrival = admission.running, admission.queued
         try:
-            self._replica.admission.join([choice.ticket for choice in self._choices])
+            admission.join([choice.ticket for choice in self._choices])
         except ApiError as error:  # counted by the gateway: it never was in the queue
             await send_error(send, error, self.account.request_id)
             return

@@ -64,6 +64,7 @@ class Exchange:
         self.frames = self._new_frames()
         self.replica_id = ""
         self.reached = False
+        self.tries = 0
         self.grant = Grant(0, 0)
         self.ready_at_arrival = gateway.replicas.any_up(route.deployment_id)
         self.judged: Judged | None = None
@@ -224,6 +225,7 @@ class Exchange:
         refusal: ApiError | None = None
         while replica is not None:
             tried.add(replica.id)
+            self.tries = len(tried)
             self.replica_id = replica.id
             reached = self.reached
             try:

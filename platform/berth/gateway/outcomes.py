@@ -33,7 +33,8 @@ def judge_exchange(exchange: Exchange, outcome: Outcome, status: int, ended_us: 
         prefill_ms=berth.prefill_ms,
         preemptions=berth.preemptions,
     )
-    verdict = judge(exchange.route.level, line, seen)
+    level = exchange.route.level
+    verdict = judge(level, line, seen)
     opened = {name: getattr(exchange.opened, name) for name in exchange.opened.__struct_fields__}
     return Judged(
         verdict,
@@ -63,6 +64,14 @@ def judge_exchange(exchange: Exchange, outcome: Outcome, status: int, ended_us: 
             preemptions=berth.preemptions,
             ideal_s=berth.ideal_s,
             executed_ideal_s=berth.executed_ideal_s,
+            tpot_limit_us=level.tpot_us,
+            fluidity_floor=level.fluidity_floor if level.tpot_us is not None else None,
+            e2e_limit_us=None if level.e2e_ms is None else level.e2e_ms * 1000,
+            burst=exchange.grant.burst,
+            ready_at_arrival=exchange.ready_at_arrival,
+            tries=exchange.tries,
+            stalls=line.stalls,
+            max_gap_us=line.max_gap_us,
         ),
     )
 

@@ -115,7 +115,7 @@ def credible(request: protocol.EndedRequest, replica_id: str) -> bool:
     )
     counts = (
         request.prompt_tokens, request.completion_tokens, request.cached_tokens, request.new_prompt_tokens,
-        request.preemptions,
+        request.preemptions, request.running_at_arrival, request.queued_at_arrival,
     )  # fmt: skip
     times_ms = (request.queue_ms, request.prefill_ms, request.decode_ms, request.ttft_ms, request.duration_ms)
     times_s = (request.ideal_s, request.executed_ideal_s)

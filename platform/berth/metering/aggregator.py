@@ -31,6 +31,8 @@ from berth.metering.cells import CellKey, Provisioned, Span
 from berth.metering.figures import window_message
 from berth.metering.inventory import Inventory, ReplicaRow, read_inventory
 from berth.metering.minutes import last_minute, write_minute
+from berth.observability.goodput import GoodputMeter
+from berth.observability.names import NameBook
 from gpuruntime.goodput import Window
 
 LEASE = "aggregator"
@@ -54,6 +56,9 @@ class Aggregator:
     def __init__(self, redis_url: str) -> None:
         self._redis_url = redis_url
         self._holder = f"{LEASE}_{secrets.token_hex(8)}"
+        self.names = NameBook()
+        self.meter = GoodputMeter(self.names.current)
+        self.leading = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._main, name="aggregator", daemon=True)
 
@@ -75,7 +80,8 @@ class Aggregator:
                 if not await self._lead(term is not None):
                     term = None
                 elif term is None:
-                    term = await Term.begin(client)
+                    term = await Term.begin(client, self.meter)
+                self.leading = term is not None
                 if term is not None:
                     await term.step()
             except (RedisError, OSError, DatabaseError) as error:
@@ -100,8 +106,10 @@ class Aggregator:
 class Term:
     """The time in which one process leads. ``step`` once a second."""
 
-    def __init__(self, client: Any, now: float, first_minute: int) -> None:
+    def __init__(self, client: Any, now: float, first_minute: int, meter: GoodputMeter | None = None) -> None:
         self._client = client
+        self._meter = meter
+        self._fresh = Span()
         self._cursor = f"{first_minute * 1000}-0"
         self._minutes: dict[int, Span] = {}
         self._seconds: deque[tuple[int, Span]] = deque(maxlen=WEIGHT_SECONDS + 1)
@@ -112,11 +120,12 @@ class Term:
         self._written_at = 0.0
 
     @classmethod
-    async def begin(cls, client: Any) -> Term:
+    async def begin(cls, client: Any, meter: GoodputMeter | None = None) -> Term:
         """Reads the stream from the start of the minute that was written last."""
         now = await _redis_time(client)
-        term = cls(client, now, await _first_minute(client, now))
+        term = cls(client, now, await _first_minute(client, now), meter)
         await term._read()
+        term._fresh = Span()  # counted by whoever led then
         return term
 
     async def step(self) -> None:
@@ -124,6 +133,7 @@ class Term:
         await self._refresh_inventory()
         await self._provision(now)
         await self._read()
+        self._count()
         await self._publish(int(now) - 1)
         await self._write(now)
 
@@ -147,6 +157,12 @@ class Term:
         fields = {"kind": "provisioned", "seats": seats}
         await self._client.xadd(names.DELTAS_STREAM, fields, maxlen=DELTAS_KEPT, approximate=True)
 
+    def _count(self) -> None:
+        """What was read since the last second, for Prometheus."""
+        fresh, self._fresh = self._fresh, Span()
+        if self._meter is not None:
+            self._meter.add(fresh.cells())
+
     async def _read(self) -> None:
         while True:
             entries = await self._client.xrange(names.DELTAS_STREAM, min=f"({self._cursor}", count=PAGE)
@@ -166,6 +182,7 @@ class Term:
         try:
             self._seconds[-1][1].take(fields)
             minute.take(fields)
+            self._fresh.take(fields)
         except (msgspec.DecodeError, KeyError, TypeError) as error:
             log.warning("delta_ignored", extra={"error": str(error)})
 

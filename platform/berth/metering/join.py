@@ -25,6 +25,7 @@ _OPENED = frozenset(OpenRecord.__struct_fields__) - {"at"}
 _DOOR_COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 _DOOR_KNOWS = (
     "new_prompt_tokens", "queue_ms", "prefill_ms", "decode_ms", "preemptions", "ideal_s", "executed_ideal_s",
+    "running_at_arrival", "queued_at_arrival",
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """The ledger: every request that reached a door or was offered becomes one UsageRecord, once, whoever died on the way.
 
-Idempotent, and safe to run twice at once: a record is inserted ON CONFLICT DO NOTHING before its pieces are let go.
+Idempotent, and safe to run twice at once: a record is inserted where it is not there yet, and its pieces let go after.
 """
 
 from __future__ import annotations
@@ -11,18 +11,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.db import DataError, IntegrityError, transaction
-
 from berth.deployments.models import Deployment
 from berth.metering import join
 from berth.metering.models import UsageRecord
 from berth.metering.records import UsageEvent
+from berth.metering.services import BATCH, book, correct
 from berth.metering.streams import Piece, Streams
 from berth.tenants.services import note_key_use
 from gpuruntime.goodput import Outcome
 from gpuruntime.protocol import EndedRequest
 
-BATCH = 500
 ORPHAN_S = 60.0
 LOST_BOTH_S = 15.0
 LOST_LATE_S = 60.0
@@ -118,9 +116,7 @@ class _Run:
     def _correct(self, row: UsageRecord, accounts: Sequence[EndedRequest]) -> None:
         door = join.door_piece(row.replica_id, accounts)
         if row.counted_by == "gateway" and door is not None:
-            join.take_counts(row, door)
-            row.save()
-            self.booked.corrected += 1
+            self.booked.corrected += correct(row=row, door=door)
 
     def _orphan(self, pieces: Sequence[Piece]) -> list[UsageRecord]:
         """A request the door itself turned down as invalid is nobody's usage."""
@@ -132,7 +128,8 @@ class _Run:
 
     def _insert(self, rows: list[UsageRecord], done: list[Piece], *, close: bool = False) -> None:
         """Database first, then Redis: a run that dies between the two is repeated and changes nothing."""
-        _insert_all(rows)
+        for start in range(0, len(rows), BATCH):
+            book(rows=rows[start : start + BATCH])
         note_key_use(used=_last_use(rows))
         self._streams.booked(done)
         if close:
@@ -141,20 +138,6 @@ class _Run:
                     cell = (row.tenant_id, row.deployment_id, row.class_name)
                     self._streams.publish_lost(cell, join.lost_verdict(row))
         self.booked.records += rows
-
-
-def _insert_all(rows: Sequence[UsageRecord]) -> None:
-    """One record the database cannot hold must not keep the others out: it is named in the log and left out."""
-    try:
-        with transaction.atomic():
-            UsageRecord.objects.bulk_create(rows, ignore_conflicts=True, batch_size=BATCH)
-    except (DataError, IntegrityError):
-        for row in rows:
-            try:
-                with transaction.atomic():
-                    UsageRecord.objects.bulk_create([row], ignore_conflicts=True)
-            except (DataError, IntegrityError) as error:
-                log.error("record_refused", extra={"request_id": row.request_id, "error": str(error).strip()})
 
 
 def _last_use(rows: Iterable[UsageRecord]) -> dict[str, datetime]:

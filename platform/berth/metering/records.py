@@ -21,7 +21,10 @@ class OpenRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class UsageEvent(OpenRecord, kw_only=True, omit_defaults=True):
-    """An ended request as its gateway saw it. ``reached``: a door may have counted it, so its word is awaited."""
+    """An ended request as its gateway saw it, with the limits it was judged by.
+
+    ``reached``: a door may have counted it, so its word is awaited; ``tries``: how many doors were asked.
+    """
 
     replica_id: str = ""
     reached: bool = False
@@ -47,6 +50,14 @@ class UsageEvent(OpenRecord, kw_only=True, omit_defaults=True):
     preemptions: int | None = None
     ideal_s: float | None = None
     executed_ideal_s: float | None = None
+    tpot_limit_us: int | None = None
+    fluidity_floor: float | None = None
+    e2e_limit_us: int | None = None
+    burst: bool = False
+    ready_at_arrival: bool | None = None
+    tries: int | None = None
+    stalls: int | None = None
+    max_gap_us: int | None = None
 
 
 class Cell(msgspec.Struct, array_like=True):

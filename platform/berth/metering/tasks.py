@@ -10,6 +10,7 @@ from django.conf import settings
 
 from berth.core import leases
 from berth.metering.ledger import post
+from berth.observability.scheduler import ledger_records
 
 LEASE_S = 8.0
 
@@ -28,5 +29,6 @@ def post_ledger() -> None:
         except redis.RedisError as error:
             log.warning("ledger_waits", extra={"error": str(error)})
             return
+    ledger_records.inc(len(booked.records))
     if booked.records or booked.corrected:
         log.info("booked", extra={"records": len(booked.records), "corrected": booked.corrected})
