@@ -34,7 +34,7 @@ class KeysetPagination(CursorPagination):
     max_page_size = 200
     page_size_query_param = "page_size"
 
-    def paginate_queryset(self, queryset: QuerySet[Any], request: Request, view: Any = None) -> list[Any]:
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
         self.request = request
         self.keys = [Key(path, down, _may_be_absent(queryset.model, path)) for path, down in ordering_of(request, view)]
         size = self.get_page_size(request) or self.page_size
@@ -97,7 +97,7 @@ def _may_be_absent(model: type[Model], path: str) -> bool:
         except FieldDoesNotExist:
             return True
         absent = absent or bool(getattr(field, "null", True))
-        model = field.related_model or model  # type: ignore[assignment]
+        model = field.related_model or model
     return absent
 
 

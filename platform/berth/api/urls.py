@@ -9,6 +9,7 @@ from rest_framework.routers import SimpleRouter
 import berth.api.schema  # noqa: F401 - registers how the schema names the session cookie
 from berth.alerts.api import AlertView, RouteView
 from berth.api.errors import unknown_route
+from berth.api.search import SearchView
 from berth.audit.api import AuditView
 from berth.catalog.api import ModelView
 from berth.decisions.api import DecisionView
@@ -43,6 +44,7 @@ urlpatterns = [
     path("session", SessionView.as_view()),
     path("me", MeView.as_view()),
     path("goodput", GoodputView.as_view()),
+    path("search", SearchView.as_view()),
     path("schema", SpectacularAPIView.as_view()),
     *router.urls,
     re_path(r"^.*$", unknown_route),

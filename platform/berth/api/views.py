@@ -117,7 +117,9 @@ class BerthViewSet(CarefulWrites, GenericViewSet[Row]):
 
     @property
     def actor(self) -> str:
-        return person(self.request).email
+        """As the audit trail names who acts."""
+        user = person(self.request)
+        return f"{user.email} by {user.holder.key_id}" if user.holder is not None else user.email
 
     _found: Row | None = None
 

@@ -27,7 +27,7 @@ class SettingSerializer(serializers.Serializer[Any]):
 
     key = serializers.CharField()
     value = ValueField()
-    default = ValueField()  # type: ignore[assignment]
+    default = ValueField()
     kind = serializers.ChoiceField(choices=["integer", "number", "text", "boolean", "choice"])
     unit = serializers.CharField()
     low = serializers.FloatField(allow_null=True)

@@ -17,6 +17,7 @@ RANK = {Role.VIEWER: 0, Role.DEVELOPER: 1, Role.ADMIN: 2, Role.OWNER: 3}
 class KeyHolder:
     """Whose part a key plays on the management API: set as ``User.holder`` by ``berth.api.authentication``."""
 
+    key_id: str
     tenant_id: str
     role: str
     writes: bool
@@ -31,7 +32,7 @@ def holder_of(key: ApiKey) -> KeyHolder | None:
     if role is None:
         return None
     least = min(RANK[Role(role)], RANK[Role.DEVELOPER])
-    return KeyHolder(key.tenant_id, Role.DEVELOPER if least else Role.VIEWER, "management" in scopes)
+    return KeyHolder(key.id, key.tenant_id, Role.DEVELOPER if least else Role.VIEWER, "management" in scopes)
 
 
 def role_in(user: User, tenant_id: str) -> str | None:
