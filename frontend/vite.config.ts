@@ -42,8 +42,9 @@ export default defineConfig(({ command }) => ({
   },
   server: {
     proxy: {
-      "/api": backend,
-      "/v1": backend,
+      // As objects: a mere address would also change Host, and the server compares it with Origin.
+      "/api": { target: backend },
+      "/v1": { target: backend },
       "/ws": { target: backend, ws: true },
     },
   },
