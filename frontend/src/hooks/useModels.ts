@@ -1,12 +1,26 @@
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { api, collect, unwrap } from "../api/client";
+import type { ModelCreate } from "../api/fleet";
 import type { FitRequest } from "../api/types";
 
+const COMING_MS = 1_000;
+
+/** Beside what the socket tells: while one is on its way in, bytes move faster than changes are told. */
 export function useModels() {
   return useQuery({
-    queryKey: ["models"],
-    refetchInterval: (query) => (query.state.data?.some((m) => m.state === "registering") ? 2_000 : false),
+    queryKey: ["models", "list"],
+    refetchInterval: (query) =>
+      query.state.data?.some((m) => m.state === "registering") ? COMING_MS : false,
     queryFn: () => collect((cursor) => unwrap(api.GET("/api/v1/models", { params: { query: { cursor } } }))),
+  });
+}
+
+export function useModel(id: string | undefined) {
+  return useQuery({
+    queryKey: ["models", "one", id],
+    enabled: id !== undefined,
+    refetchInterval: (query) => (query.state.data?.state === "registering" ? COMING_MS : false),
+    queryFn: () => unwrap(api.GET("/api/v1/models/{id}", { params: { path: { id: id ?? "" } } })),
   });
 }
 
@@ -16,7 +30,29 @@ export function useFit(model: string | null, body: FitRequest) {
     queryKey: ["fit", model, body],
     enabled: model !== null,
     placeholderData: keepPreviousData,
+    refetchInterval: 30_000,
     queryFn: () =>
       unwrap(api.POST("/api/v1/models/{id}/fit", { params: { path: { id: model ?? "" } }, body })),
+  });
+}
+
+function useRefresh() {
+  const queries = useQueryClient();
+  return () => queries.invalidateQueries({ queryKey: ["models"] });
+}
+
+export function useRegisterModel() {
+  const onSuccess = useRefresh();
+  return useMutation({
+    mutationFn: (body: ModelCreate) => unwrap(api.POST("/api/v1/models", { body })),
+    onSuccess,
+  });
+}
+
+export function useDeleteModel() {
+  const onSuccess = useRefresh();
+  return useMutation({
+    mutationFn: (id: string) => unwrap(api.DELETE("/api/v1/models/{id}", { params: { path: { id } } })),
+    onSuccess,
   });
 }

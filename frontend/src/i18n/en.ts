@@ -1,3 +1,4 @@
+import { enAudit } from "./en.audit";
 import { enDecisions } from "./en.decisions";
 import { enDeployments } from "./en.deployments";
 import { enFleet } from "./en.fleet";
@@ -178,4 +179,5 @@ export const en = {
   decisions: enDecisions,
   keys: enKeys,
   playground: enPlayground,
+  audit: enAudit,
 };

@@ -1,4 +1,5 @@
 import type { Catalogue } from ".";
+import { zhAudit } from "./zh.audit";
 import { zhDecisions } from "./zh.decisions";
 import { zhDeployments } from "./zh.deployments";
 import { zhFleet } from "./zh.fleet";
@@ -159,4 +160,5 @@ export const zh: Catalogue = {
   decisions: zhDecisions,
   keys: zhKeys,
   playground: zhPlayground,
+  audit: zhAudit,
 };

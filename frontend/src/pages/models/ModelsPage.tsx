@@ -1,6 +1,117 @@
+import { Button, Select, TextInput } from "@mantine/core";
+import { IconBox, IconPlus, IconSearch } from "@tabler/icons-react";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useMemo } from "react";
+import type { Model } from "../../api/types";
+import { DataTable } from "../../components/DataTable";
+import { EmptyState } from "../../components/EmptyState";
+import { ErrorState } from "../../components/ErrorState";
 import { PageHeader } from "../../components/PageHeader";
+import { Panel } from "../../components/Panel";
+import { useDeployments } from "../../hooks/useDeployments";
+import { useMe } from "../../hooks/useMe";
+import { useModels } from "../../hooks/useModels";
+import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
+import classes from "./Models.module.css";
+import { modelColumns } from "./modelColumns";
+import { RegisterDrawer } from "./RegisterDrawer";
+
+const STATES = ["ready", "registering", "failed"] as const;
+
+function matches(model: Model, q: string, state: string | undefined): boolean {
+  if (state && model.state !== state) return false;
+  const text = `${model.name} ${model.architecture} ${model.source_format} ${model.licence}`.toLowerCase();
+  return text.includes(q.trim().toLowerCase());
+}
 
 export function ModelsPage() {
-  return <PageHeader title={t.nav.models} />;
+  const { q = "", state, register, watch } = useSearch({ from: "/t/$scope/models" });
+  const navigate = useNavigate({ from: "/t/$scope/models" });
+  const operator = useMe().data?.user.is_operator ?? false;
+  const { current } = useScope();
+  const models = useModels();
+  const deployments = useDeployments(current?.tenant);
+  const set = (change: Record<string, string | undefined>) =>
+    navigate({ search: (s) => ({ ...s, ...change }), replace: true });
+  const columns = useMemo(() => {
+    const all = deployments.data ?? [];
+    return modelColumns((model) => all.filter((d) => d.model.id === model.id).length);
+  }, [deployments.data]);
+  const rows = useMemo(
+    () => models.data?.filter((model) => matches(model, q, state)),
+    [models.data, q, state],
+  );
+  const filtered = (models.data?.length ?? 0) > 0;
+  const registerButton = operator && (
+    <Button
+      leftSection={<IconPlus size={16} />}
+      onClick={() => set({ register: "1" })}
+      data-testid="register-model"
+    >
+      {t.models.register}
+    </Button>
+  );
+  return (
+    <>
+      <PageHeader title={t.models.title} subtitle={t.models.subtitle}>
+        {registerButton}
+      </PageHeader>
+      <div className={classes.filters}>
+        <TextInput
+          aria-label={t.models.search}
+          placeholder={t.models.search}
+          leftSection={<IconSearch size={15} stroke={1.6} />}
+          value={q}
+          onChange={(e) => set({ q: e.target.value || undefined })}
+          className={classes.search}
+        />
+        <Select
+          aria-label={t.models.filterState}
+          placeholder={t.models.anyState}
+          data={STATES.map((value) => ({ value, label: t.states[value] }))}
+          value={state ?? null}
+          onChange={(value) => set({ state: value ?? undefined })}
+          clearable
+          w={150}
+        />
+      </div>
+      <Panel flush>
+        {models.error && !models.data ? (
+          <ErrorState error={models.error} retry={() => models.refetch()} />
+        ) : (
+          <DataTable
+            label={t.models.title}
+            rows={rows}
+            columns={columns}
+            rowId={(m) => m.id}
+            testId="models"
+            empty={
+              <EmptyState
+                icon={<IconBox size={20} stroke={1.6} />}
+                title={filtered ? t.models.noMatch : t.models.empty}
+                text={filtered ? t.models.noMatchText : operator ? t.models.emptyText : t.models.emptyReader}
+              >
+                {filtered ? (
+                  <Button variant="default" onClick={() => navigate({ search: {} })}>
+                    {t.models.clear}
+                  </Button>
+                ) : (
+                  registerButton
+                )}
+              </EmptyState>
+            }
+          />
+        )}
+      </Panel>
+      {operator && (
+        <RegisterDrawer
+          opened={register !== undefined}
+          watched={watch}
+          onWatch={(id) => set({ watch: id })}
+          onClose={() => set({ register: undefined, watch: undefined })}
+        />
+      )}
+    </>
+  );
 }

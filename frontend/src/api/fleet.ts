@@ -1,0 +1,9 @@
+import type { components } from "./schema";
+
+/** Short names for what the fleet's routes answer. */
+type Schemas = components["schemas"];
+
+export type Node = Schemas["Node"];
+export type Device = Schemas["Gpu"];
+export type Seat = Schemas["Seat"];
+export type ModelCreate = Schemas["ModelCreateRequest"];

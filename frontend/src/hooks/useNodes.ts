@@ -1,0 +1,52 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { api, collect, unwrap } from "../api/client";
+
+/** Agents report every 5 s; that is how old the figures of a device may be. */
+const REPORT_MS = 5_000;
+
+/** Every node with its devices and who sits there. Operators only. */
+export function useNodes(enabled = true) {
+  return useQuery({
+    queryKey: ["nodes", "list"],
+    enabled,
+    refetchInterval: REPORT_MS,
+    queryFn: () => collect((cursor) => unwrap(api.GET("/api/v1/nodes", { params: { query: { cursor } } }))),
+  });
+}
+
+export function useNode(id: string, refetchMs = REPORT_MS) {
+  return useQuery({
+    queryKey: ["nodes", "one", id],
+    enabled: id !== "",
+    refetchInterval: refetchMs,
+    queryFn: () => unwrap(api.GET("/api/v1/nodes/{id}", { params: { path: { id } } })),
+  });
+}
+
+function useRefresh() {
+  const queries = useQueryClient();
+  return () =>
+    Promise.all(["nodes", "gpus", "fit"].map((key) => queries.invalidateQueries({ queryKey: [key] })));
+}
+
+/** Answers the node and, this once, its token. */
+export function useCreateNode() {
+  const onSuccess = useRefresh();
+  return useMutation({
+    mutationFn: (name: string) => unwrap(api.POST("/api/v1/nodes", { body: { name } })),
+    onSuccess,
+  });
+}
+
+export type NodeVerb = "cordon" | "uncordon";
+
+export function useChangeNode() {
+  const onSuccess = useRefresh();
+  return useMutation({
+    onSuccess,
+    mutationFn: async ({ id, verb }: { id: string; verb: NodeVerb }): Promise<void> => {
+      const params = { path: { id } };
+      await unwrap(api.PATCH("/api/v1/nodes/{id}", { params, body: { cordoned: verb === "cordon" } }));
+    },
+  });
+}

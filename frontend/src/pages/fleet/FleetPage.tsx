@@ -1,0 +1,202 @@
+import { Button, SegmentedControl, Select, Skeleton, TextInput } from "@mantine/core";
+import { IconPlus, IconSearch, IconServer2 } from "@tabler/icons-react";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useMemo } from "react";
+import type { Node } from "../../api/fleet";
+import { DataTable } from "../../components/DataTable";
+import { EmptyState } from "../../components/EmptyState";
+import { ErrorState } from "../../components/ErrorState";
+import { PageHeader } from "../../components/PageHeader";
+import { Panel } from "../../components/Panel";
+import { useMe } from "../../hooks/useMe";
+import { useNodes } from "../../hooks/useNodes";
+import { t } from "../../i18n";
+import { AddNodeModal } from "./AddNodeModal";
+import classes from "./Fleet.module.css";
+import { FleetTiles } from "./FleetTiles";
+import { DEVICE_COLUMNS, deviceRows, SEAT_COLUMNS, seatRows } from "./fleetColumns";
+import { filterNodes } from "./fleetFilter";
+import { type ColourBy, coloursOf } from "./layout";
+import { NodeCard } from "./NodeCard";
+import { NODE_STATES } from "./nodeState";
+
+const VIEWS = ["map", "devices", "seats"] as const;
+type View = (typeof VIEWS)[number];
+const COLOUR_BY: readonly ColourBy[] = ["deployment", "tenant"];
+
+export function FleetPage() {
+  const search = useSearch({ from: "/t/$scope/fleet" });
+  const navigate = useNavigate({ from: "/t/$scope/fleet" });
+  const operator = useMe().data?.user.is_operator ?? false;
+  const nodes = useNodes(operator);
+  const set = (change: Partial<typeof search>) =>
+    navigate({ search: (s) => ({ ...s, ...change }), replace: true });
+  const view: View = VIEWS.find((one) => one === search.view) ?? "map";
+  const by: ColourBy = search.by === "tenant" ? "tenant" : "deployment";
+  const q = search.q ?? "";
+  const shown = useMemo(
+    () => nodes.data && filterNodes(nodes.data, q, search.state),
+    [nodes.data, q, search.state],
+  );
+
+  if (!operator) {
+    return (
+      <EmptyState
+        icon={<IconServer2 size={20} stroke={1.6} />}
+        title={t.fleet.operatorsOnly}
+        text={t.fleet.operatorsOnlyText}
+      />
+    );
+  }
+  const add = (
+    <Button leftSection={<IconPlus size={16} />} onClick={() => set({ add: "1" })} data-testid="add-node">
+      {t.fleet.add.action}
+    </Button>
+  );
+  return (
+    <>
+      <PageHeader title={t.fleet.title} subtitle={t.fleet.subtitle}>
+        {add}
+      </PageHeader>
+      {nodes.error && nodes.data && (
+        <p className={classes.notice} role="alert">
+          {t.fleet.node.staleText}
+        </p>
+      )}
+      <FleetTiles nodes={nodes.data} />
+      <div className={classes.filters}>
+        <TextInput
+          aria-label={t.fleet.search}
+          placeholder={t.fleet.search}
+          leftSection={<IconSearch size={15} stroke={1.6} />}
+          value={q}
+          onChange={(e) => set({ q: e.target.value || undefined })}
+          className={classes.search}
+        />
+        <Select
+          aria-label={t.fleet.filterState}
+          placeholder={t.fleet.anyState}
+          data={NODE_STATES.map((value) => ({ value, label: t.fleet.state[value] }))}
+          value={search.state ?? null}
+          onChange={(value) => set({ state: value ?? undefined })}
+          clearable
+          w={180}
+        />
+        <div className={classes.push}>
+          {view === "map" && (
+            <Select
+              aria-label={t.fleet.colourBy}
+              data={COLOUR_BY.map((value) => ({
+                value,
+                label: `${t.fleet.colourBy}: ${t.fleet.colours[value]}`,
+              }))}
+              value={by}
+              onChange={(value) => set({ by: value === "tenant" ? "tenant" : undefined })}
+              allowDeselect={false}
+              w={226}
+            />
+          )}
+          <SegmentedControl
+            aria-label={t.fleet.views.label}
+            data={VIEWS.map((value) => ({ value, label: t.fleet.views[value] }))}
+            value={view}
+            onChange={(value) => set({ view: value === "map" ? undefined : value })}
+          />
+        </div>
+      </div>
+      {nodes.error && !nodes.data ? (
+        <Panel>
+          <ErrorState error={nodes.error} retry={() => nodes.refetch()} />
+        </Panel>
+      ) : (
+        <Shown
+          shown={shown}
+          all={nodes.data ?? []}
+          view={view}
+          by={by}
+          add={add}
+          clear={() => set({ q: undefined, state: undefined })}
+        />
+      )}
+      <AddNodeModal opened={search.add !== undefined} onClose={() => set({ add: undefined })} />
+    </>
+  );
+}
+
+interface ShownProps {
+  shown: Node[] | undefined;
+  all: Node[];
+  view: View;
+  by: ColourBy;
+  add: React.ReactNode;
+  clear: () => void;
+}
+
+function Shown({ shown, all, view, by, add, clear }: ShownProps) {
+  const colours = useMemo(() => coloursOf(all, by), [all, by]);
+  const rows = useMemo(
+    () => ({ devices: shown && deviceRows(shown), seats: shown && seatRows(shown) }),
+    [shown],
+  );
+  if (shown?.length === 0) {
+    const filtered = all.length > 0;
+    return (
+      <Panel flush>
+        <EmptyState
+          icon={<IconServer2 size={20} stroke={1.6} />}
+          title={filtered ? t.fleet.noMatch : t.fleet.empty}
+          text={filtered ? t.fleet.noMatchText : t.fleet.emptyText}
+        >
+          {filtered ? (
+            <Button variant="default" onClick={clear}>
+              {t.fleet.clear}
+            </Button>
+          ) : (
+            add
+          )}
+        </EmptyState>
+      </Panel>
+    );
+  }
+  const empty = (
+    <EmptyState
+      icon={<IconServer2 size={20} stroke={1.6} />}
+      title={t.fleet.seats.empty}
+      text={t.fleet.seats.emptyText}
+    />
+  );
+  if (view === "devices") {
+    return (
+      <Panel flush>
+        <DataTable
+          label={t.fleet.views.devices}
+          rows={rows.devices}
+          columns={DEVICE_COLUMNS}
+          rowId={(d) => d.id}
+          empty={empty}
+        />
+      </Panel>
+    );
+  }
+  if (view === "seats") {
+    return (
+      <Panel flush>
+        <DataTable
+          label={t.fleet.views.seats}
+          rows={rows.seats}
+          columns={SEAT_COLUMNS}
+          rowId={(s) => s.id}
+          empty={empty}
+        />
+      </Panel>
+    );
+  }
+  return (
+    <div className={classes.stack} aria-busy={!shown}>
+      {!shown && <Skeleton height={190} radius={10} />}
+      {shown?.map((node) => (
+        <NodeCard key={node.id} node={node} nodes={all} by={by} colours={colours} />
+      ))}
+    </div>
+  );
+}

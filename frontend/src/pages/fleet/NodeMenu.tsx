@@ -1,0 +1,57 @@
+import { ActionIcon, Menu } from "@mantine/core";
+import { IconBarrierBlock, IconDots, IconLockOpen } from "@tabler/icons-react";
+import { useState } from "react";
+import type { Node } from "../../api/fleet";
+import type { NodeVerb } from "../../hooks/useNodes";
+import { t } from "../../i18n";
+import { NodeChange } from "./NodeChange";
+
+const ICON = { size: 15, stroke: 1.6 };
+
+interface Props {
+  node: Node;
+  nodes: Node[];
+  onRemoved?: () => void;
+}
+
+/** What an operator may do to a node. */
+export function NodeMenu({ node, nodes, onRemoved }: Props) {
+  const [verb, setVerb] = useState<NodeVerb | null>(null);
+  const words = t.fleet.actions;
+  return (
+    <>
+      <Menu width={190}>
+        <Menu.Target>
+          <ActionIcon
+            variant="subtle"
+            color="gray"
+            aria-label={words.menu(node.name)}
+            data-testid="node-menu"
+          >
+            <IconDots size={17} stroke={1.6} />
+          </ActionIcon>
+        </Menu.Target>
+        <Menu.Dropdown>
+          {node.cordoned ? (
+            <Menu.Item leftSection={<IconLockOpen {...ICON} />} onClick={() => setVerb("uncordon")}>
+              {words.uncordon}
+            </Menu.Item>
+          ) : (
+            <Menu.Item leftSection={<IconBarrierBlock {...ICON} />} onClick={() => setVerb("cordon")}>
+              {words.cordon}
+            </Menu.Item>
+          )}
+        </Menu.Dropdown>
+      </Menu>
+      {verb && (
+        <NodeChange
+          node={node}
+          nodes={nodes}
+          verb={verb}
+          onClose={() => setVerb(null)}
+          onRemoved={onRemoved}
+        />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,38 @@
+import { Skeleton, Tooltip } from "@mantine/core";
+import type { Model } from "../../api/types";
+import { useFit } from "../../hooks/useModels";
+import { t } from "../../i18n";
+import { integer, NONE } from "../../lib/format";
+import classes from "./Models.module.css";
+import { defaultFit } from "./modelFit";
+
+/** How many replicas at the default settings have a place on the fleet now; why none has, on demand. */
+export function FitCell({ model }: { model: Model }) {
+  const fit = useFit(model.state === "ready" ? model.id : null, defaultFit(model));
+  const words = t.models.fit;
+  if (model.state !== "ready") return <span className="muted">{NONE}</span>;
+  if (fit.error) {
+    return (
+      <Tooltip label={fit.error.message}>
+        <span className="muted" tabIndex={0}>
+          {words.unknown}
+        </span>
+      </Tooltip>
+    );
+  }
+  if (!fit.data) return <Skeleton height={14} width={70} />;
+  const { devices, replicas_that_fit: room } = fit.data;
+  if (room > 0) {
+    return (
+      <span className={`${classes.good} num`}>{room === 1 ? words.one : words.fits(integer(room))}</span>
+    );
+  }
+  const reasons = [...new Set(devices.map((d) => `${d.node}: ${d.reason}`))];
+  return (
+    <Tooltip label={reasons.join("\n") || fit.data.reason}>
+      <span className={classes.bad} tabIndex={0}>
+        {devices.length ? words.none : words.noDevice}
+      </span>
+    </Tooltip>
+  );
+}

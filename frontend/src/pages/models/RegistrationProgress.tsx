@@ -1,0 +1,47 @@
+import { Progress } from "@mantine/core";
+import type { Model } from "../../api/types";
+import { t } from "../../i18n";
+import { bytes, milliseconds, percent } from "../../lib/format";
+import classes from "./Models.module.css";
+import { secondsLeft } from "./rate";
+import { useRate } from "./useRate";
+
+/** How far a registration is: its phase, bytes of all, how fast, and how long it will still take. */
+export function RegistrationProgress({ model }: { model: Model }) {
+  const words = t.models.progress;
+  const { phase, bytes_done: done, bytes_total: total } = progressOf(model);
+  const rate = useRate(total ? done : null);
+  const left = secondsLeft(rate, done, total);
+  const detail = [
+    total ? words.of(bytes(done), bytes(total)) : null,
+    rate ? words.rate(bytes(rate)) : null,
+    left !== null ? words.left(milliseconds(Math.ceil(left) * 1000)) : null,
+  ].filter(Boolean);
+  return (
+    <div className={classes.progress} data-testid="progress">
+      <div className={`${classes.progressHead} num`}>
+        <span>{words.phases[phase] ?? phase}</span>
+        <span>{percent(model.progress)}</span>
+      </div>
+      <Progress
+        value={model.progress * 100}
+        size={6}
+        radius="xl"
+        aria-label={words.label(model.name)}
+        animated={model.state === "registering"}
+      />
+      <div className={`${classes.sub} num`}>{detail.join(" · ") || model.reason || "\u00a0"}</div>
+    </div>
+  );
+}
+
+interface Phase {
+  phase: string;
+  bytes_done: number;
+  bytes_total: number;
+}
+
+function progressOf(model: Model): Phase {
+  const { phase = "", bytes_done = 0, bytes_total = 0 } = model as Partial<Phase>;
+  return { phase: phase || (model.progress > 0 ? "fetching" : "queued"), bytes_done, bytes_total };
+}

@@ -1,0 +1,157 @@
+import { Button, VisuallyHidden } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
+import type { Model } from "../../api/types";
+import type { Column } from "../../components/DataTable";
+import { Hint } from "../../components/Hint";
+import { StatePill } from "../../components/StatePill";
+import { useScope } from "../../hooks/useScope";
+import { t } from "../../i18n";
+import { bytes, integer, NONE } from "../../lib/format";
+import { FitCell } from "./FitCell";
+import { ModelMenu } from "./ModelMenu";
+import classes from "./Models.module.css";
+import { RegistrationProgress } from "./RegistrationProgress";
+
+const words = t.models.columns;
+const hints = t.models.hints;
+
+function Name({ model }: { model: Model }) {
+  const { current } = useScope();
+  return (
+    <div className={classes.name}>
+      <Link
+        className={classes.link}
+        to="/t/$scope/models/$id"
+        params={{ scope: current?.slug ?? "", id: model.id }}
+      >
+        {model.name}
+      </Link>
+      <span className={classes.sub}>
+        {[model.architecture, model.licence].filter(Boolean).join(" · ") || t.models.kinds[model.source_kind]}
+      </span>
+    </div>
+  );
+}
+
+function State({ model }: { model: Model }) {
+  if (model.state === "registering") return <RegistrationProgress model={model} />;
+  return (
+    <div className={classes.state}>
+      <StatePill state={model.state} />
+      {model.reason && (
+        <span className={classes.reason} title={model.reason}>
+          {model.reason}
+        </span>
+      )}
+    </div>
+  );
+}
+
+function Actions({ model, used }: { model: Model; used: number }) {
+  const { current, canChange } = useScope();
+  return (
+    <div className={classes.actions}>
+      {canChange && model.state === "ready" && (
+        <Button
+          component={Link}
+          to={`/t/${current?.slug}/deployments?create=true&model=${model.id}`}
+          size="xs"
+          variant="default"
+          aria-label={t.models.deployNamed(model.name)}
+        >
+          {t.models.deploy}
+        </Button>
+      )}
+      <ModelMenu model={model} used={used} />
+    </div>
+  );
+}
+
+/** A number that is not known yet is a dash: a model on its way in has no needs. */
+const amount = (value: number, show: (n: number) => string) => (value ? show(value) : NONE);
+
+/** `used`: how many deployments of the scope serve the model. */
+export function modelColumns(used: (model: Model) => number): Column<Model>[] {
+  return [
+    {
+      id: "name",
+      accessorFn: (m) => m.name,
+      header: words.name,
+      sortFn: "text",
+      cell: ({ row }) => <Name model={row.original} />,
+    },
+    {
+      id: "state",
+      accessorFn: (m) => m.state,
+      header: words.state,
+      sortFn: "text",
+      cell: ({ row }) => <State model={row.original} />,
+    },
+    {
+      id: "parameters",
+      accessorFn: (m) => m.parameters,
+      header: words.parameters,
+      sortFn: "basic",
+      meta: { end: true, hide: "tablet" },
+      cell: ({ row }) => amount(row.original.parameters, integer),
+    },
+    {
+      id: "weights",
+      accessorFn: (m) => m.weights_bytes,
+      header: words.weights,
+      sortFn: "basic",
+      meta: { end: true, hide: "phone" },
+      cell: ({ row }) => amount(row.original.weights_bytes, bytes),
+    },
+    {
+      id: "kv",
+      accessorFn: (m) => m.kv_bytes_per_token,
+      header: words.kv,
+      sortFn: "basic",
+      meta: { end: true, hide: "tablet" },
+      cell: ({ row }) => amount(row.original.kv_bytes_per_token, bytes),
+    },
+    {
+      id: "context",
+      accessorFn: (m) => m.context_length,
+      header: words.context,
+      sortFn: "basic",
+      meta: { end: true, hide: "tablet" },
+      cell: ({ row }) => amount(row.original.context_length, integer),
+    },
+    {
+      id: "format",
+      accessorFn: (m) => m.source_format,
+      header: words.format,
+      sortFn: "text",
+      meta: { hide: "tablet" },
+      cell: ({ row }) => row.original.source_format || NONE,
+    },
+    {
+      id: "fit",
+      header: () => (
+        <>
+          {words.fit} <Hint text={hints.fit} />
+        </>
+      ),
+      enableSorting: false,
+      meta: { hide: "phone" },
+      cell: ({ row }) => <FitCell model={row.original} />,
+    },
+    {
+      id: "used",
+      accessorFn: used,
+      header: words.used,
+      sortFn: "basic",
+      meta: { end: true, hide: "tablet" },
+      cell: ({ row }) => integer(used(row.original)),
+    },
+    {
+      id: "actions",
+      header: () => <VisuallyHidden>{t.actions.column}</VisuallyHidden>,
+      enableSorting: false,
+      meta: { end: true },
+      cell: ({ row }) => <Actions model={row.original} used={used(row.original)} />,
+    },
+  ];
+}
