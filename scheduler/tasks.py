@@ -30,6 +30,8 @@ from berth.deployments.needs import needs_of_deployment
 from berth.fleet.models import Gpu, Node, SliceUnit
 from berth.fleet.seats import reserve_seat
 from berth.live import names
+from berth.observability.scheduler import actions as actions_taken
+from berth.observability.scheduler import timed_tick
 from scheduler.watch import Watch, look
 
 log = logging.getLogger(__name__)
@@ -46,7 +48,8 @@ REDIS_TIMEOUT_S = 1.0
 def reconcile() -> None:
     with leases.hold("reconcile", LEASE_S) as mine:
         if mine:
-            tick(time.time())
+            with timed_tick():
+                tick(time.time())
 
 
 def tick(now: float) -> list[plan.Action]:
@@ -63,6 +66,7 @@ def tick(now: float) -> list[plan.Action]:
     for action in actions:
         try:
             _act(action)
+            actions_taken.labels(type(action).__name__).inc()
         except (BerthError, Replica.DoesNotExist, Deployment.DoesNotExist, Gpu.DoesNotExist) as error:
             # Somebody else was faster: the next tick sees what is and plans anew.
             log.info("action_not_taken", extra={"action": type(action).__name__, "reason": str(error)})

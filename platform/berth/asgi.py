@@ -4,6 +4,7 @@
     /internal    model files for agents                           role all, web
     /ws/*        websockets of agents, runtimes and consoles      role all, web
     /healthz     this process answers; /readyz: database and Redis answer too
+    /metrics     Prometheus, for this machine or with a token
     the rest     Django: REST and the console                     role all, web
 
 No torch and no transformers is imported here or below (a test).
@@ -35,6 +36,9 @@ from berth.health import health_app  # noqa: E402
 from berth.live.files import files_app  # noqa: E402
 from berth.live.routing import websocket_app  # noqa: E402
 from berth.metering.aggregator import Aggregator  # noqa: E402
+from berth.observability.endpoint import PATH as METRICS  # noqa: E402
+from berth.observability.endpoint import MetricsApp  # noqa: E402
+from berth.observability.web import registry_of  # noqa: E402
 
 log = logging.getLogger(__name__)
 _rest: ASGIApp = BoundedBody(_django)
@@ -47,6 +51,7 @@ class Application:
         self.gateway = Gateway(redis_url, Keeper) if role in ("all", "gateway") else None
         self.aggregator = Aggregator(redis_url) if role in ("all", "web") else None
         self._web = role in ("all", "web")
+        self._metrics = MetricsApp(registry_of(self.gateway, self.aggregator))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -63,6 +68,8 @@ class Application:
             return self.gateway or _nothing_here
         if path in ("/healthz", "/readyz"):
             return health_app
+        if path == METRICS:
+            return self._metrics
         if not self._web:
             return _nothing_here
         app: ASGIApp = files_app if path.startswith("/internal/") else _rest

@@ -16,8 +16,11 @@ from typing import IO
 from urllib.parse import urlsplit
 
 import structlog
+from prometheus_client import CollectorRegistry
 
+from scheduler.metrics_port import BadAddress, MetricsPort, parse_address, render
 from scheduler.node.agent import Agent, Identity
+from scheduler.node.metrics import AgentCollector
 from scheduler.node.modelcache import DEFAULT_CACHE_BYTES, ModelCache
 from scheduler.node.paths import StateDir, StateDirTaken, UnsafeName, safe_name
 from scheduler.node.providers.base import Provider, ProviderError
@@ -103,12 +106,29 @@ async def _run(arguments: argparse.Namespace, state: StateDir) -> None:
         limit_bytes=_cache_bytes(),
     )
     supervisor = Supervisor(state, models, settings)
-    task = asyncio.create_task(Agent(identity, provider, supervisor).run())
+    agent = Agent(identity, provider, supervisor)
+    _serve_metrics(AgentCollector(identity.node, agent, provider, supervisor))
+    task = asyncio.create_task(agent.run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+def _serve_metrics(collector: AgentCollector) -> None:
+    """At BERTH_AGENT_METRICS, if set. A port that is taken costs the metrics, not the node."""
+    text = os.environ.get("BERTH_AGENT_METRICS", "")
+    if not text:
+        return
+    registry = CollectorRegistry()
+    registry.register(collector)
+    try:
+        MetricsPort(parse_address(text), os.environ.get("BERTH_METRICS_TOKEN", ""), lambda: render(registry)).start()
+    except BadAddress as error:
+        raise UsageError(f"BERTH_AGENT_METRICS: {error}") from error
+    except OSError as error:
+        structlog.get_logger(__name__).error("metrics not served", address=text, reason=str(error))
 
 
 def _identity(arguments: argparse.Namespace) -> Identity:

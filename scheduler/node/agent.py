@@ -60,6 +60,8 @@ class Agent:
         self._changed = asyncio.Event()
         self._reported: Sequence[wire.ObservedReplica] = ()
         self._desired: wire.Desired | None = None
+        self.connected = False
+        self.connections = 0
 
     async def run(self) -> None:
         """Until cancelled. The runtimes stay: the next agent adopts them."""
@@ -97,12 +99,14 @@ class Agent:
                 ) as socket:
                     log.info("connected", url=url)
                     said = ""
+                    self.connected, self.connections = True, self.connections + 1
                     await self._converse(socket)
             except InvalidStatus as error:
                 status = error.response.status_code
                 problem = "name and token are not those of a node" if status in (401, 403) else f"HTTP {status}"
             except (OSError, TimeoutError, WebSocketException) as error:
                 problem = str(error) or type(error).__name__
+            self.connected = False
             if problem != said:  # once, not each second of an outage
                 log.warning("not connected", url=url, node=self._identity.node, reason=problem)
                 said = problem

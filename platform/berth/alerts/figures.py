@@ -109,7 +109,7 @@ def budget_counts(now: datetime, days: int) -> dict[Cell, Counts]:
     with client:
         try:
             if (kept := client.get(_BUDGET_KEY)) is not None:
-                saved: dict[str, Any] = json.loads(kept)  # type: ignore[arg-type]
+                saved: dict[str, Any] = json.loads(kept)
                 if saved["days"] == days:
                     return {(t, d): Counts(offered, good) for t, d, offered, good in saved["rows"]}
         except (redis.RedisError, ValueError, KeyError, TypeError) as error:

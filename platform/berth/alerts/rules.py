@@ -103,7 +103,7 @@ def _budgets(
         if seen.offered < limits.least_requests or budget <= 0:
             continue
         left = 1 - seen.missed / budget
-        if left <= limits.budget_left:
+        if left <= 1 - limits.near:
             spent = "is spent" if left <= 0 else f"has {left:.0%} left"
             yield _of_contract(
                 contract,
@@ -111,7 +111,7 @@ def _budgets(
                 Severity.WARNING,
                 f"{_name(contract)}: the error budget of {limits.budget_days} days {spent} "
                 f"({seen.attainment:.2%} good, {budget_words(contract)})",
-                {"budget_left": round(left, 4), "threshold": limits.budget_left, "offered": seen.offered},
+                {"budget_left": round(left, 4), "threshold": round(1 - limits.near, 4), "offered": seen.offered},
             )
 
 
@@ -128,7 +128,7 @@ def _limits(
             "tokens": _share(use.tokens / minutes, most(contract, "tokens")),
         }
         what, share = max(shares.items(), key=lambda pair: pair[1])
-        if share < limits.limit_share and not use.refused:
+        if share < limits.near and not use.refused:
             continue
         refused = f"; {use.refused} requests were refused" if use.refused else ""
         most_of = f"{share:.0%} of the {what} a minute are used" if share else "its limit was reached"
@@ -137,7 +137,7 @@ def _limits(
             Rule.LIMIT_NEAR,
             Severity.WARNING,
             f"{_name(contract)}: {most_of}{refused} in the last {minutes:g} minutes",
-            {"share": round(share, 3), "refused": use.refused, "threshold": limits.limit_share},
+            {"share": round(share, 3), "refused": use.refused, "threshold": limits.near},
         )
 
 
@@ -152,7 +152,7 @@ def _quotas(limits: Thresholds) -> Iterator[Condition]:
     held = {row["replica__tenant_id"]: row["held"] for row in seats}
     for quota in CapacityQuota.objects.select_related("tenant"):
         allowed, used = quota.guaranteed_bytes + quota.burst_bytes, held.get(quota.tenant_id, 0)
-        if allowed and used >= limits.quota_share * allowed:
+        if allowed and used >= limits.near * allowed:
             yield Condition(
                 rule=Rule.QUOTA_NEAR,
                 severity=Severity.WARNING,
@@ -162,7 +162,7 @@ def _quotas(limits: Thresholds) -> Iterator[Condition]:
                 subject_name=quota.tenant.slug,
                 summary=f"{quota.tenant.name} reserves {_gib(used)} of its {_gib(allowed)} ({used / allowed:.0%})",
                 tenant_id=quota.tenant_id,
-                values={"used_bytes": used, "allowed_bytes": allowed, "threshold": limits.quota_share},
+                values={"used_bytes": used, "allowed_bytes": allowed, "threshold": limits.near},
             )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -55,6 +55,7 @@ class Accounts:
         self._settlements: deque[_Settlement] = deque()
         self._windows: dict[tuple[str, str, str], Window] = {}
         self._news = asyncio.Event()
+        self.outcomes: Counter[str] = Counter()
 
     @property
     def undelivered(self) -> int:
@@ -62,6 +63,7 @@ class Accounts:
 
     def count(self, cell: tuple[str, str, str], verdict: Verdict, event: UsageEvent, stalls: int = 0) -> None:
         """Adds a request to this second's window of its cell (tenant, deployment, class)."""
+        self.outcomes[event.outcome] += 1
         self._window(cell).record(
             verdict,
             Outcome(event.outcome),

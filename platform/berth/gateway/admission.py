@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from dataclasses import dataclass
 
 from redis.exceptions import RedisError
@@ -41,6 +42,7 @@ class Admission:
         self._gateway_id = gateway_id
         self._script = Script("admission.lua")
         self._away_until = 0.0
+        self.refused: Counter[str] = Counter()
 
     async def ask(self, route: Route, opened: OpenRecord, reserve: int, replica_id: str, *, room: bool = True) -> Grant:
         """Raises ``ApiError`` 429 when a limit is reached; nothing is then reserved or opened.
@@ -59,6 +61,7 @@ class Admission:
         ceilings = route.limits.ceilings(room=room)
         headers = _rate_headers(ceilings, left)
         if not admitted:
+            self.refused[over] += 1
             raise _over(route, over, wait_ms, reserve, headers, room=room)
         return Grant(int(second), reserve, headers, room and _bursts(route.limits, left))
 

@@ -60,6 +60,7 @@ class Gateway:
         self.id = f"gw_{secrets.token_hex(8)}"
         self.open: dict[str, Exchange] = {}
         self.ignored: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
         self._redis_url = redis_url
         self._make_keeper = keeper
         self._beat = Script("beat.lua")

@@ -59,6 +59,7 @@ async def generate(gateway: Gateway, parse: Parse, headers: dict[bytes, bytes], 
     except ClientLeft:
         return
     except ApiError as error:
+        gateway.refused[error.code] += 1  # the codes are our own: a door's error is answered by the exchange
         if key is not None and exchange is None:
             gateway.accounts.count_invalid(key.tenant_id)
         await send_error(send, error, request_id)

@@ -68,6 +68,11 @@ class Replicas:
         self._states = states
         self._by_deployment = {d: tuple(r.id for r in rs) for d, rs in snapshot.replicas.items()}
 
+    def counts(self) -> tuple[int, int]:
+        """How many doors answer, and how many do not."""
+        ups = sum(state.up for state in self._states.values())
+        return ups, len(self._states) - ups
+
     def any_up(self, deployment_id: str) -> bool:
         return any(self._states[i].up for i in self._by_deployment.get(deployment_id, ()))
 
