@@ -51,3 +51,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def redis_url() -> str:
     """The run's Redis; tests use keys of their own or flush it."""
     return os.environ["BERTH_REDIS_URL"]
+
+
+@pytest.fixture(autouse=True)
+def options_from_the_database() -> None:
+    """A test's options end with it: what memory holds was rolled back."""
+    import sys
+
+    if "berth.options.selectors" in sys.modules:
+        sys.modules["berth.options.selectors"].MEMORY.forget()
