@@ -7,3 +7,7 @@ export type Node = Schemas["Node"];
 export type Device = Schemas["Gpu"];
 export type Seat = Schemas["Seat"];
 export type ModelCreate = Schemas["ModelCreateRequest"];
+export type Drain = Schemas["Drain"];
+export type HistoryPoint = Schemas["HistoryPoint"];
+export type Decision = Schemas["Decision"];
+export type Candidate = Schemas["Candidate"];

@@ -38,7 +38,7 @@ export function useCreateNode() {
   });
 }
 
-export type NodeVerb = "cordon" | "uncordon";
+export type NodeVerb = "cordon" | "uncordon" | "drain" | "remove";
 
 export function useChangeNode() {
   const onSuccess = useRefresh();
@@ -46,7 +46,23 @@ export function useChangeNode() {
     onSuccess,
     mutationFn: async ({ id, verb }: { id: string; verb: NodeVerb }): Promise<void> => {
       const params = { path: { id } };
-      await unwrap(api.PATCH("/api/v1/nodes/{id}", { params, body: { cordoned: verb === "cordon" } }));
+      if (verb === "cordon") await unwrap(api.POST("/api/v1/nodes/{id}/cordon", { params }));
+      else if (verb === "uncordon") await unwrap(api.POST("/api/v1/nodes/{id}/uncordon", { params }));
+      else if (verb === "drain") await unwrap(api.POST("/api/v1/nodes/{id}/drain", { params }));
+      else await unwrap(api.DELETE("/api/v1/nodes/{id}", { params }));
     },
+  });
+}
+
+/** One row a minute of a device, oldest first; several minutes a row where many are asked for. */
+export function useDeviceHistory(id: string | undefined, minutes: number) {
+  return useQuery({
+    queryKey: ["gpus", "history", id, minutes],
+    enabled: id !== undefined,
+    refetchInterval: 30_000,
+    queryFn: () =>
+      unwrap(
+        api.GET("/api/v1/gpus/{id}/history", { params: { path: { id: id ?? "" }, query: { minutes } } }),
+      ),
   });
 }

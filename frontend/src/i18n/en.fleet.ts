@@ -23,6 +23,7 @@ export const enFleet = {
     waiting: "Waiting for its agent",
     cordoned: "Cordoned",
     draining: "Draining",
+    drained: "Drained",
   },
   totals: {
     nodes: {
@@ -162,8 +163,21 @@ export const enFleet = {
   drain: {
     title: "Draining",
     progress: (done: number, all: number) => `${done} of ${all} replicas have left`,
-    empty: "Empty: ready for maintenance. Uncordon it to take replicas again.",
-    started: "Started",
+    label: (name: string) => `Drain of ${name}`,
+    by: (who: string) => `asked by ${who}`,
+    states: {
+      replacing: "Starting replicas elsewhere",
+      blocked: "Waiting for room elsewhere",
+      ending: "Letting open streams finish",
+      done: "Empty: ready for maintenance. Uncordon it to take replicas again.",
+    },
+    moves: {
+      serving: "serves until its successor is ready",
+      waiting: "serves: no room elsewhere yet",
+      ending: "finishes its streams",
+    },
+    successor: (node: string) => `successor on ${node}`,
+    successorPending: "successor is being placed",
   },
   add: {
     action: "Add node",

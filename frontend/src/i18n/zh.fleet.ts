@@ -23,6 +23,7 @@ export const zhFleet: typeof enFleet = {
     waiting: "等待代理连接",
     cordoned: "已停止调度",
     draining: "排空中",
+    drained: "已排空",
   },
   totals: {
     nodes: {
@@ -154,8 +155,21 @@ export const zhFleet: typeof enFleet = {
   drain: {
     title: "排空中",
     progress: (done, all) => `${all} 个副本中已有 ${done} 个离开`,
-    empty: "已排空，可以维护。恢复调度后将重新接收副本。",
-    started: "开始于",
+    label: (name) => `${name} 的排空进度`,
+    by: (who) => `由 ${who} 发起`,
+    states: {
+      replacing: "正在别处启动副本",
+      blocked: "等待别处腾出空间",
+      ending: "正在等待已打开的流结束",
+      done: "已排空，可以维护。恢复调度后将重新接收副本。",
+    },
+    moves: {
+      serving: "继续服务，直到接替者就绪",
+      waiting: "继续服务：别处暂无空间",
+      ending: "正在完成已打开的流",
+    },
+    successor: (node) => `接替者位于 ${node}`,
+    successorPending: "正在放置接替者",
   },
   add: {
     action: "添加节点",

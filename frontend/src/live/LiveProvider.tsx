@@ -10,7 +10,8 @@ const QUERIES: Record<string, string[]> = {
   deployment: ["deployments", "replicas", "contracts"],
   model: ["models"],
   key: ["keys"],
-  node: ["nodes"],
+  node: ["nodes", "gpus", "fit"],
+  decision: ["decisions", "events"],
 };
 
 export function LiveProvider({ scope, children }: { scope: string; children: ReactNode }) {

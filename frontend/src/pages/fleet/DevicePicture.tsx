@@ -13,25 +13,42 @@ interface Props {
   device: Device;
   by: ColourBy;
   colours: Map<string, number>;
-  /** What a link on the device's name opens; none on the device's own page. */
-  onOpen?: () => void;
+  /** What its name does, where one of several devices is chosen. */
+  onChoose?: () => void;
+  chosen?: boolean;
 }
 
+/** More free units than this are drawn as one. */
+const DRAWN_FREE = 16;
+
 /** One device as it is divided: each run of units, who sits on it, and memory used against promised. */
-export function DevicePicture({ device, by, colours }: Props) {
+export function DevicePicture({ device, by, colours, onChoose, chosen = false }: Props) {
   const words = t.fleet.device;
   const taken = device.units - device.units_free;
   return (
     <section
       className={classes.device}
       data-absent={!device.present || undefined}
+      data-chosen={chosen || undefined}
       aria-label={words.picture(device.name, taken, device.units)}
       data-testid="device"
     >
       <div className={classes.head}>
-        <span className={classes.name}>
-          {device.index} · {device.name}
-        </span>
+        {onChoose ? (
+          <button
+            type="button"
+            className={classes.name}
+            aria-pressed={chosen}
+            title={words.history}
+            onClick={onChoose}
+          >
+            {device.index} · {device.name}
+          </button>
+        ) : (
+          <span className={classes.name}>
+            {device.index} · {device.name}
+          </span>
+        )}
         {!device.present && <StatePill state="lost" label={words.absent} />}
         <Figures device={device} />
       </div>
@@ -50,13 +67,20 @@ export function DevicePicture({ device, by, colours }: Props) {
                 colour={colours.get(keyOf(seat, by)) ?? 0}
               />
             ))}
-            {block.seats.length === 0 && <div className={classes.free} title={words.free} />}
+            {block.seats.length === 0 && <Free units={block.to - block.from + 1} first={block.from} />}
           </div>
         ))}
       </div>
       <MemoryBar memory={memoryOf(device)} />
     </section>
   );
+}
+
+function Free({ units, first }: { units: number; first: number }) {
+  const cells = units > DRAWN_FREE ? 1 : units;
+  return Array.from({ length: cells }, (_, i) => (
+    <div key={first + i} className={classes.free} title={t.fleet.device.free} />
+  ));
 }
 
 function Figures({ device }: { device: Device }) {

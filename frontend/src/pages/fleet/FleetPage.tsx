@@ -15,7 +15,7 @@ import { AddNodeModal } from "./AddNodeModal";
 import classes from "./Fleet.module.css";
 import { FleetTiles } from "./FleetTiles";
 import { DEVICE_COLUMNS, deviceRows, SEAT_COLUMNS, seatRows } from "./fleetColumns";
-import { filterNodes } from "./fleetFilter";
+import { byName, filterNodes } from "./fleetFilter";
 import { type ColourBy, coloursOf } from "./layout";
 import { NodeCard } from "./NodeCard";
 import { NODE_STATES } from "./nodeState";
@@ -35,7 +35,7 @@ export function FleetPage() {
   const by: ColourBy = search.by === "tenant" ? "tenant" : "deployment";
   const q = search.q ?? "";
   const shown = useMemo(
-    () => nodes.data && filterNodes(nodes.data, q, search.state),
+    () => nodes.data && byName(filterNodes(nodes.data, q, search.state)),
     [nodes.data, q, search.state],
   );
 

@@ -3,6 +3,7 @@ import type { Node } from "../../api/fleet";
 import { ConfirmModal } from "../../components/ConfirmModal";
 import { type NodeVerb, useChangeNode } from "../../hooks/useNodes";
 import { t } from "../../i18n";
+import { Moves } from "./Moves";
 
 interface Props {
   node: Node;
@@ -14,16 +15,19 @@ interface Props {
 
 function wordsOf(verb: NodeVerb, name: string) {
   const words = t.fleet.actions;
-  return {
-    cordon: [words.cordonTitle(name), words.cordonText, words.cordoned(name)],
-    uncordon: [words.uncordonTitle(name), words.uncordonText, words.uncordoned(name)],
-  }[verb] as [string, string, string];
+  const all = {
+    cordon: { title: words.cordonTitle(name), text: words.cordonText, done: words.cordoned(name) },
+    uncordon: { title: words.uncordonTitle(name), text: words.uncordonText, done: words.uncordoned(name) },
+    drain: { title: words.drainTitle(name), text: words.drainText, done: words.drained(name) },
+    remove: { title: words.removeTitle(name), text: words.removeText, done: words.removed(name) },
+  };
+  return all[verb];
 }
 
-/** Says what a change of a node does, then does it. */
-export function NodeChange({ node, verb, onClose }: Props) {
+/** Says what a change of a node does (of a drain: to whom), then does it. */
+export function NodeChange({ node, nodes, verb, onClose, onRemoved }: Props) {
   const change = useChangeNode();
-  const [title, text, done] = wordsOf(verb, node.name);
+  const { title, text, done } = wordsOf(verb, node.name);
   const confirm = () =>
     change.mutate(
       { id: node.id, verb },
@@ -31,6 +35,7 @@ export function NodeChange({ node, verb, onClose }: Props) {
         onSuccess: () => {
           notifications.show({ message: done });
           onClose();
+          if (verb === "remove") onRemoved?.();
         },
       },
     );
@@ -40,10 +45,13 @@ export function NodeChange({ node, verb, onClose }: Props) {
       title={title}
       text={text}
       action={t.fleet.actions[verb]}
+      danger={verb === "remove"}
       busy={change.isPending}
       error={change.error}
       onConfirm={confirm}
       onClose={onClose}
-    />
+    >
+      {verb === "drain" && <Moves node={node} nodes={nodes} />}
+    </ConfirmModal>
   );
 }

@@ -1,5 +1,5 @@
 import { ActionIcon, Menu } from "@mantine/core";
-import { IconBarrierBlock, IconDots, IconLockOpen } from "@tabler/icons-react";
+import { IconBarrierBlock, IconDots, IconLockOpen, IconTransferOut, IconTrash } from "@tabler/icons-react";
 import { useState } from "react";
 import type { Node } from "../../api/fleet";
 import type { NodeVerb } from "../../hooks/useNodes";
@@ -18,9 +18,10 @@ interface Props {
 export function NodeMenu({ node, nodes, onRemoved }: Props) {
   const [verb, setVerb] = useState<NodeVerb | null>(null);
   const words = t.fleet.actions;
+  const taken = node.devices.some((device) => device.seats.length > 0);
   return (
     <>
-      <Menu width={190}>
+      <Menu width={200}>
         <Menu.Target>
           <ActionIcon
             variant="subtle"
@@ -41,6 +42,24 @@ export function NodeMenu({ node, nodes, onRemoved }: Props) {
               {words.cordon}
             </Menu.Item>
           )}
+          {!node.drain && (
+            <Menu.Item
+              leftSection={<IconTransferOut {...ICON} />}
+              onClick={() => setVerb("drain")}
+              data-testid="drain-node"
+            >
+              {words.drain}
+            </Menu.Item>
+          )}
+          <Menu.Divider />
+          <Menu.Item
+            color="red"
+            disabled={taken}
+            leftSection={<IconTrash {...ICON} />}
+            onClick={() => setVerb("remove")}
+          >
+            {taken ? words.drainFirst : words.remove}
+          </Menu.Item>
         </Menu.Dropdown>
       </Menu>
       {verb && (

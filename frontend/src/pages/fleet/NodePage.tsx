@@ -12,7 +12,9 @@ import { Panel } from "../../components/Panel";
 import { TimeAgo } from "../../components/TimeAgo";
 import { useNode, useNodes } from "../../hooks/useNodes";
 import { useScope } from "../../hooks/useScope";
+import { useUrl } from "../../hooks/useUrl";
 import { t } from "../../i18n";
+import { DeviceHistory } from "./DeviceHistory";
 import { DevicePicture } from "./DevicePicture";
 import { DrainProgress } from "./DrainProgress";
 import classes from "./Fleet.module.css";
@@ -121,16 +123,29 @@ function Facts({ node }: { node: Node }) {
 }
 
 function Devices({ node }: { node: Node }) {
+  const { values, set } = useUrl();
   const colours = useMemo(() => coloursOf([node], "deployment"), [node]);
+  const devices = useMemo(() => [...node.devices].sort((a, b) => a.index - b.index), [node.devices]);
+  const chosen = devices.find((device) => device.id === values.device) ?? devices[0];
   return (
-    <Panel title={t.fleet.views.devices}>
-      {node.devices.length === 0 && <p className={classes.quiet}>{t.fleet.node.noDevices}</p>}
-      <div className={classes.devices}>
-        {node.devices.map((device) => (
-          <DevicePicture key={device.id} device={device} by="deployment" colours={colours} />
-        ))}
-      </div>
-    </Panel>
+    <>
+      <Panel title={t.fleet.views.devices}>
+        {devices.length === 0 && <p className={classes.quiet}>{t.fleet.node.noDevices}</p>}
+        <div className={classes.devices}>
+          {devices.map((device) => (
+            <DevicePicture
+              key={device.id}
+              device={device}
+              by="deployment"
+              colours={colours}
+              chosen={devices.length > 1 && device.id === chosen?.id}
+              onChoose={() => set({ device: device.id })}
+            />
+          ))}
+        </div>
+      </Panel>
+      {chosen && <DeviceHistory key={chosen.id} device={chosen} />}
+    </>
   );
 }
 

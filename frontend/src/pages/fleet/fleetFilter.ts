@@ -10,3 +10,11 @@ export function filterNodes(nodes: Node[], q: string, state: string | undefined)
     return [node.name, ...names].some((name) => name.toLowerCase().includes(wanted));
   });
 }
+
+/** Those that ever joined first, by name as people count: gpu-2 before gpu-10. */
+export function byName(nodes: Node[]): Node[] {
+  const joined = (node: Node) => (node.last_seen_at ? 0 : 1);
+  return nodes.toSorted(
+    (a, b) => joined(a) - joined(b) || a.name.localeCompare(b.name, undefined, { numeric: true }),
+  );
+}
