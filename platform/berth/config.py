@@ -33,6 +33,8 @@ class Config:
     secrets_dir: str = ""
     allowed_hosts: str = "localhost,127.0.0.1,[::1]"
     model_roots: str = ""
+    hub_url: str = "https://huggingface.co"
+    tenant_model_bytes: int = 100 << 30
     debug: bool = False
     cpu_shares: int = 4
     node_token: str = ""
@@ -92,6 +94,8 @@ def load(environ: Mapping[str, str]) -> Config:
         raise BadConfiguration(f"BERTH_ROLE={config.role!r}: expected one of {', '.join(ROLES)}")
     if not 0 <= config.port < 65536:
         raise BadConfiguration(f"BERTH_PORT={config.port}: expected 0 to 65535")
+    if config.hub_url and not config.hub_url.startswith(("https://", "http://")):
+        raise BadConfiguration(f"BERTH_HUB_URL={config.hub_url!r}: expected https://..., or nothing for no hub")
     if config.cpu_shares < 1:
         raise BadConfiguration(f"BERTH_CPU_SHARES={config.cpu_shares}: expected 1 or more")
     return config

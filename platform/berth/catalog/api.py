@@ -1,4 +1,4 @@
-"""REST: models, and whether a deployment of one would fit."""
+"""REST: models, their registration, and whether a deployment of one would fit."""
 
 from __future__ import annotations
 
@@ -6,71 +6,83 @@ from typing import Any
 
 import django_filters
 from drf_spectacular.utils import extend_schema
-from rest_framework import mixins, serializers
+from rest_framework import mixins
 from rest_framework.decorators import action
+from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.views import BerthViewSet
+from berth.api.views import BerthViewSet, IsOperator, person, require_role
 from berth.catalog import selectors, services
-from berth.catalog.models import Model, SourceKind
+from berth.catalog.models import Model
+from berth.catalog.serializers import FitSettingsSerializer, ModelCreateSerializer, ModelSerializer
+from berth.core.errors import Forbidden, NotFound
+from berth.core.scoping import Scope
 from berth.deployments.fit import fit_of
-from berth.deployments.models import Dtype, Engine, KvDtype
 from berth.deployments.serializers import FitSerializer
+from berth.tenants.models import Role, Tenant
+from berth.tenants.selectors import scope_of, tenants_of
+
+CHANGES = ("destroy", "cancel", "retry")
 
 
-class ModelSerializer(serializers.ModelSerializer[Model]):
-    files = serializers.DictField(child=serializers.CharField(), help_text="file name to SHA-256")
-    default_sampling = serializers.DictField(child=serializers.FloatField())
+class MayRegister(IsOperator):
+    """The platform's models are the operators'; a tenant's own its admins'."""
 
-    class Meta:
-        model = Model
-        fields = [
-            "id", "name", "source_kind", "source", "state", "reason", "progress", "licence", "architecture",
-            "source_format", "parameters", "context_length", "weights_bytes", "kv_bytes_per_token", "workspace_bytes",
-            "default_sampling", "digest", "files", "size_bytes", "created_at", "updated_at",
-        ]  # fmt: skip
-        read_only_fields = fields
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return True
 
-
-class ModelCreateSerializer(serializers.Serializer[Model]):
-    name = serializers.SlugField(max_length=80)
-    source_kind = serializers.ChoiceField(choices=SourceKind.choices)
-    source = serializers.CharField(max_length=500)  # type: ignore[assignment]
-
-
-class FitSettingsSerializer(serializers.Serializer[Any]):
-    engine = serializers.ChoiceField(choices=Engine.choices, default=Engine.NATIVE)
-    dtype = serializers.ChoiceField(choices=Dtype.choices, default=Dtype.BF16)
-    max_model_len = serializers.IntegerField(required=False, allow_null=True, default=None, min_value=16)
-    max_num_seqs = serializers.IntegerField(default=32, min_value=1, max_value=1024)
-    kv_bytes = serializers.IntegerField(default=256 << 20, min_value=1, max_value=1 << 50)
-    kv_dtype = serializers.ChoiceField(choices=KvDtype.choices, default=KvDtype.AUTO)
-    replicas = serializers.IntegerField(default=1, min_value=0, max_value=1000)
+    def has_object_permission(self, request: Request, view: Any, obj: Any) -> bool:
+        if view.action not in CHANGES:
+            return True
+        if obj.tenant_id is None:
+            return super().has_permission(request, view)
+        require_role(person(request), obj.tenant_id, Role.ADMIN)
+        return True
 
 
 class ModelFilter(django_filters.FilterSet):
     state = django_filters.CharFilter()
     name = django_filters.CharFilter()
+    source_kind = django_filters.CharFilter()
+    architecture = django_filters.CharFilter()
+    tenant = django_filters.CharFilter(method="_of_tenant", help_text="what this tenant can use; another's is 404")
+
+    def _of_tenant(self, queryset: Any, name: str, value: str) -> Any:
+        return queryset  # ``ModelView.scope`` reads it
 
 
 class ModelView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[Model]):
-    """Platform-wide. Registration and removal are the operator's."""
+    """The platform's models, which everyone may deploy, and a tenant's own."""
 
     queryset = Model.objects.none()
     serializer_class = ModelSerializer
     search_fields = ("name", "architecture", "source", "id")
     ordering_fields = ("name", "state", "parameters", "weights_bytes", "context_length", "size_bytes", "created_at")
     filterset_class = ModelFilter
-    operator_actions = frozenset({"create", "destroy"})
+    permission_classes = [IsAuthenticated, MayRegister]
+
+    @property
+    def scope(self) -> Scope:
+        if self.fake:
+            return Scope(())
+        return scope_of(person(self.request), self.request.query_params.get("tenant") or None)
 
     def get_queryset(self) -> Any:
-        return selectors.models()
+        return selectors.models(self.scope)
 
     @extend_schema(request=ModelCreateSerializer, responses={201: ModelSerializer})
     def create(self, request: Request) -> Response:
-        """Answers at once with a model in state registering; ``progress``, then ``state`` and ``reason`` say more."""
-        model = services.register_model(**self.valid(ModelCreateSerializer), actor=self.actor)
+        """Answers at once with a model in state registering; ``phase`` and bytes, then ``state`` and ``reason`` follow.
+
+        Operators register for everyone; a tenant's admins for the tenant, from the hub.
+        """
+        user = person(request)
+        if not user.is_operator and request.data and isinstance(request.data, dict) and not request.data.get("tenant"):
+            raise Forbidden("Only an operator registers for everyone; name your tenant to register for it")
+        values = self.valid(ModelCreateSerializer)
+        tenant = self._tenant(values.pop("tenant", None))
+        model = services.register_model(**values, tenant=tenant, actor=self.actor)
         return Response(ModelSerializer(model).data, status=201)
 
     @extend_schema(responses={204: None})
@@ -78,9 +90,31 @@ class ModelView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[M
         services.delete_model(model=self.get_object(), actor=self.actor)
         return Response(status=204)
 
+    @extend_schema(operation_id="models_cancel", request=None, responses=ModelSerializer)
+    @action(detail=True, methods=["post"], filterset_class=None)
+    def cancel(self, request: Request, id: str) -> Response:
+        """It stops within a second; what was downloaded or written is removed."""
+        return Response(ModelSerializer(services.cancel_model(model=self.get_object(), actor=self.actor)).data)
+
+    @extend_schema(operation_id="models_retry", request=None, responses=ModelSerializer)
+    @action(detail=True, methods=["post"], filterset_class=None)
+    def retry(self, request: Request, id: str) -> Response:
+        """Of one that failed or was cancelled. A download that broke off goes on where it was."""
+        return Response(ModelSerializer(services.retry_model(model=self.get_object(), actor=self.actor)).data)
+
     @extend_schema(operation_id="models_fit", request=FitSettingsSerializer, responses=FitSerializer)
     @action(detail=True, methods=["post"], filterset_class=None)
     def fit(self, request: Request, id: str) -> Response:
         """What replicas of this model would take, and on which devices they would fit now."""
         model = self.get_object()
         return Response(FitSerializer(fit_of(model, **self.valid(FitSettingsSerializer))).data)
+
+    def _tenant(self, tenant_id: str | None) -> Tenant | None:
+        if tenant_id is None:
+            return None
+        user = person(self.request)
+        tenant = tenants_of(user).filter(id=tenant_id).first()
+        if tenant is None:
+            raise NotFound("No such tenant", field="tenant")
+        require_role(user, tenant.id, Role.ADMIN)
+        return tenant

@@ -25,6 +25,12 @@ def models_directory() -> Path:
     return path
 
 
+def downloads_directory() -> Path:
+    path = CONFIG.home / "downloads"
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return path
+
+
 def path_of(digest: str) -> Path:
     return models_directory() / digest
 

@@ -34,7 +34,9 @@ class SourceKind(models.TextChoices):
 
 
 class Model(models.Model):
-    """One registered model: the platform's, for everyone, or a tenant's own. Files: BERTH_HOME/models/DIGEST, immutable.
+    """One registered model: the platform's, for everyone, or a tenant's own.
+
+    Its files lie under BERTH_HOME/models/DIGEST, immutable.
 
     ``digest`` is the SHA-256 over the sorted (name, SHA-256) pairs in ``files``. Byte figures are predictions from
     the headers; a refused registration keeps its row, state failed, with the reason, and no file.

@@ -7,6 +7,7 @@ source -> headers read, refused by name -> space checked -> converted or copied 
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import secrets
 import shutil
@@ -17,22 +18,27 @@ from pathlib import Path
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Sum
+from django.utils import timezone
 
 from berth.audit.services import record
-from berth.catalog import files
+from berth.catalog import download, files, hub
 from berth.catalog.children import TookTooLong, run_child
-from berth.catalog.header import default_sampling, licence, needs_at_defaults
-from berth.catalog.models import Model, ModelState, SourceKind
+from berth.catalog.header import default_sampling, licence, licence_of_card, needs_at_defaults
+from berth.catalog.hub import HubError, Listing
+from berth.catalog.models import Model, ModelState, Phase, SourceKind
+from berth.catalog.progress import LEASE_S, Cancelled, Progress
 from berth.catalog.sources import SourceError, licence_of_package, locate
+from berth.config import CONFIG
 from berth.core import leases
-from berth.core.notify import changed
+from berth.core.notify import changed, enqueue
 from berth.core.version import raise_version
 from gpuruntime.modelinfo import ModelFileError, ModelInfo, read_model, supports
 
 log = logging.getLogger(__name__)
 
-# Renewed with each report of progress, so it runs out soon after a worker died.
-LEASE_S = 30
+# Registrations at a time: the scheduler's other threads go on placing replicas.
+SLOTS = ("registering:0", "registering:1", "registering:2")
 CONVERT_TIMEOUT_S = 3600
 _BF16_BYTES = 2
 # Where in the whole each part ends: fetched, converted or copied, hashed.
@@ -43,77 +49,164 @@ class Refused(ValueError):
     """The model cannot be registered; the text is shown to the person who tried."""
 
 
-def run(model_id: str) -> None:
-    """Register the model if it still is to be. Ends with the row ready, or failed with a reason and no file."""
+def run(model_id: str, patience_s: float = 0.0) -> None:
+    """Register the model if it still is to be. Ends with the row ready, or failed or cancelled and no file.
+
+    When as many are at work as may be it stays queued: whichever ends next starts it. ``patience_s``: how long to wait
+    for one that is just being stopped.
+    """
     lease, holder = f"register:{model_id}", secrets.token_hex(8)
-    if not leases.take(lease, holder, LEASE_S):
+    until = time.monotonic() + patience_s
+    while not leases.take(lease, holder, LEASE_S):
+        if time.monotonic() >= until:
+            return
+        time.sleep(0.1)
+    slot = next((name for name in SLOTS if leases.take(name, holder, LEASE_S)), None)
+    if slot is None:
+        leases.give_back(lease, holder)
         return
-    work = files.models_directory() / f".registering-{model_id}"
     try:
         model = Model.objects.filter(id=model_id, state=ModelState.REGISTERING).first()
-        if model is None:
-            return
+        if model is not None:
+            _run(model, Progress(model, (lease, slot), holder))
+    finally:
+        leases.give_back(slot, holder)
+        leases.give_back(lease, holder)
+        _start_next()
+
+
+def _run(model: Model, progress: Progress) -> None:
+    work = files.models_directory() / f".registering-{model.id}"
+    try:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(mode=0o700)
-        _register(model, work, Progress(model, lease, holder))
+        Model.objects.filter(id=model.id).update(started_at=timezone.now())
+        _register(model, work, progress)
+    except Cancelled:
+        if not Model.objects.filter(id=model.id, state=ModelState.REGISTERING).exists():
+            download.forget(model.id)
+    except HubError as error:
+        _fail(model.id, str(error), keep_download=True)
     except (Refused, SourceError, ModelFileError, files.DiskFull) as error:
-        _fail(model_id, str(error))
+        _fail(model.id, str(error))
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        _fail(model_id, f"the disk of {work.parent} filled up" if full else f"{error.strerror}: {error.filename}")
+        _fail(model.id, f"the disk of {work.parent} filled up" if full else f"{error.strerror}: {error.filename}")
     except Exception as error:
-        log.exception("registration_failed", extra={"model": model_id})
-        _fail(model_id, f"internal error ({type(error).__name__}); the log of the scheduler has more")
+        log.exception("registration_failed", extra={"model": model.id})
+        _fail(model.id, f"internal error ({type(error).__name__}); the log of the scheduler has more")
         raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
-        leases.give_back(lease, holder)
 
 
-class Progress:
-    """Writes the share done at most each half second, and renews the lease with it."""
-
-    def __init__(self, model: Model, lease: str, holder: str) -> None:
-        self._model, self._lease, self._holder = model, lease, holder
-        self._last = 0.0
-
-    def __call__(self, share: float) -> None:
-        if time.monotonic() - self._last < 0.5:
-            return
-        self._last = time.monotonic()
-        if not leases.take(self._lease, self._holder, LEASE_S):
-            raise Refused("another worker took this registration over")
-        Model.objects.filter(id=self._model.id).update(progress=round(min(share, 0.99), 3))
-        changed("model", self._model.id)
+def _start_next() -> None:
+    queued = Model.objects.filter(state=ModelState.REGISTERING, phase=Phase.QUEUED).order_by("created_at").first()
+    if queued is not None:
+        enqueue("berth.catalog.tasks.register", queued.id)
 
 
 def _register(model: Model, work: Path, progress: Progress) -> None:
-    source = locate(model.source_kind, model.source, work, lambda share: progress(share * FETCHED))
-    info = read_model(source)
-    _require_support(info)
     target = work / "model"
+    hashes: dict[str, str] | None = None
+    text = ""
+    if model.source_kind == SourceKind.HUB:
+        listing = hub.list_files(hub.parse_hub(model.source))
+        source, hashes = _fetch(model, listing, target, progress)
+        text = listing.licence
+    else:
+        progress.enter(Phase.FETCHING, 0.0, FETCHED)
+        source = locate(model.source_kind, model.source, work, lambda share: progress(0, share))
+    progress.enter(Phase.READING, FETCHED, FETCHED)
+    info = final = read_model(source)
+    _require_support(info)
     if info.format == "gguf":
         _convert(source, target, info, progress)
         final = read_model(target)
         _require_support(final)
         hashes = _hash(target, final, progress)
-    else:
-        final = info
+    elif hashes is None:
         hashes = _copy(source, target, info, progress)
-    digest = files.digest_of(hashes)
-    files.publish(target, digest)
-    text = licence(source, info) or (
-        licence_of_package(model.source) if model.source_kind == SourceKind.PACKAGE else ""
-    )
+    kept = {file.name: hashes[file.name] for file in final.files}
+    for file in target.iterdir():
+        if file.name not in kept:
+            file.unlink()  # of a repository: nothing that the model is not
+    digest = files.digest_of(kept)
+    text = text or licence(source, info) or _licence_beside(model, source)
     values: dict[str, Any] = {
         "licence": text,
         "source_format": f"{info.format.upper() if info.format == 'gguf' else info.format} {info.dtype}",
-        "default_sampling": default_sampling(files.path_of(digest)),
+        "default_sampling": default_sampling(target),
         "digest": digest,
-        "files": hashes,
+        "files": kept,
         "size_bytes": final.file_bytes,
+        **_described(final),
     }
-    _finish(model.id, {**values, **_described(final)})
+    files.publish(target, digest)
+    try:
+        _finish(model.id, values)
+    except Cancelled:
+        if not Model.objects.filter(digest=digest).exists():
+            files.remove(digest)
+        raise
+    download.forget(model.id)
+
+
+def _fetch(model: Model, listing: Listing, target: Path, progress: Progress) -> tuple[Path, dict[str, str]]:
+    """What a hub lists, below ``target``, refused as early as it can be; and the files' hashes."""
+    twice = 2 if listing.is_gguf else 1  # the file, and what it is converted to
+    files.require_space(target.parent, twice * listing.size)
+    _require_allowance(model, listing.size)
+    high = 0.5 if listing.is_gguf else WRITTEN
+    progress.enter(Phase.FETCHING, 0.0, high, listing.size)
+    first = [file for file in listing.files if file.name == "config.json"]
+    hashes = download.fetch(listing, first, model.id, progress) if first else {}
+    had = sum(file.size for file in first)
+    if first:
+        config = _json_object(download.folder_of(model.id) / listing.commit / "config.json")
+        if reason := hub.refuse_early(config):
+            raise Refused(reason)
+        if not any(file.name == "tokenizer.json" for file in listing.files):
+            raise Refused(f"{listing.ref.repository} has no tokenizer.json")
+    rest = [file for file in listing.files if file not in first]
+    hashes |= download.fetch(listing, rest, model.id, lambda done: progress(had + done))
+    folder = download.folder_of(model.id) / listing.commit
+    if listing.is_gguf:
+        return folder / Path(listing.files[0].name).name, hashes
+    target.mkdir()
+    for file in listing.files:
+        shutil.move(folder / file.name, target / file.name)
+    return target, hashes
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"{path.name} is not valid JSON") from error
+    if not isinstance(value, dict):
+        raise Refused(f"{path.name} is not a JSON object")
+    return value
+
+
+def _require_allowance(model: Model, size_bytes: int) -> None:
+    """What a tenant registers itself is bounded: the disk is everybody's."""
+    if model.tenant_id is None:
+        return
+    own = Model.objects.filter(tenant_id=model.tenant_id).exclude(id=model.id)
+    used = own.aggregate(total=Sum("size_bytes"))["total"] or 0
+    limit = CONFIG.tenant_model_bytes
+    if used + size_bytes > limit:
+        raise Refused(
+            f"the model takes {size_bytes >> 20} MiB; your models may take {limit >> 20} MiB together and have "
+            f"{used >> 20} MiB. Delete one, or ask an operator to register it for everyone"
+        )
+
+
+def _licence_beside(model: Model, source: Path) -> str:
+    if model.source_kind == SourceKind.PACKAGE:
+        return licence_of_package(model.source)
+    return licence_of_card(source) if source.is_dir() else ""
 
 
 def _described(info: ModelInfo) -> dict[str, Any]:
@@ -140,21 +233,20 @@ def _copy(source: Path, target: Path, info: ModelInfo, progress: Progress) -> di
     if "tokenizer.json" not in names:
         raise Refused(f"{source.name} has no tokenizer.json")
     files.require_space(target.parent, info.file_bytes)
-    total = info.file_bytes or 1
-    span = WRITTEN - FETCHED
-    return files.copy_files(source, names, target, lambda done: progress(FETCHED + span * done / total))
+    progress.enter(Phase.COPYING, FETCHED, 1.0, info.file_bytes)
+    return files.copy_files(source, names, target, progress)
 
 
 def _convert(source: Path, target: Path, info: ModelInfo, progress: Progress) -> None:
     """In a process of its own: it needs torch, memory, and reads a file that others made."""
     expected = max(1, info.parameter_count * _BF16_BYTES)
     files.require_space(target.parent, expected)
+    progress.enter(Phase.CONVERTING, 0.5, WRITTEN, expected)
 
     def tick(waited_s: float) -> None:
         written = sum(p.stat().st_size for p in target.parent.rglob("*.safetensors") if p.is_file())
         # Reading and dequantizing write nothing for a while: time moves the bar a little, the file the rest.
-        share = max(0.5 * waited_s / (waited_s + 10), written / expected)
-        progress(FETCHED + (WRITTEN - FETCHED) * share)
+        progress(written, max(0.5 * waited_s / (waited_s + 10), written / expected))
 
     command = [sys.executable, "-m", "gpuruntime.loading.convert", str(source), str(target)]
     log_file = target.with_name("convert.log")
@@ -170,31 +262,42 @@ def _convert(source: Path, target: Path, info: ModelInfo, progress: Progress) ->
 
 def _hash(directory: Path, info: ModelInfo, progress: Progress) -> dict[str, str]:
     done = 0
+    progress.enter(Phase.HASHING, WRITTEN, 1.0, info.file_bytes)
 
     def seen(block: bytes) -> None:
         nonlocal done
         done += len(block)
-        progress(WRITTEN + (1 - WRITTEN) * done / max(1, info.file_bytes))
+        progress(done)
 
     return {file.name: files.hash_file(directory / file.name, seen) for file in info.files}
 
 
 @transaction.atomic
 def _finish(model_id: str, values: dict[str, Any]) -> None:
-    model = Model.objects.select_for_update().get(id=model_id)
+    """Raises ``Cancelled`` when somebody was faster."""
+    model = Model.objects.select_for_update().filter(id=model_id, state=ModelState.REGISTERING).first()
+    if model is None:
+        raise Cancelled
     for name, value in values.items():
         setattr(model, name, value)
-    model.state, model.reason, model.progress = ModelState.READY, "", 1.0
+    model.state, model.reason, model.progress, model.phase = ModelState.READY, "", 1.0, Phase.DONE
+    model.bytes_per_s = 0.0
+    model.bytes_done = model.bytes_total = model.size_bytes
     model.save()
-    record(actor="catalog", action="model.ready", obj=model, after={"name": model.name, "files": len(model.files)})
-    changed("model", model.id)
+    after = {"name": model.name, "files": len(model.files)}
+    record(actor="catalog", action="model.ready", obj=model, after=after)
+    changed("model", model.id, model.tenant_id or "")
     raise_version()
 
 
 @transaction.atomic
-def _fail(model_id: str, reason: str) -> None:
-    model = Model.objects.select_for_update().get(id=model_id)
-    model.state, model.reason, model.progress = ModelState.FAILED, reason, 0.0
-    model.save(update_fields=["state", "reason", "progress", "updated_at"])
+def _fail(model_id: str, reason: str, *, keep_download: bool = False) -> None:
+    model = Model.objects.select_for_update().filter(id=model_id, state=ModelState.REGISTERING).first()
+    if not keep_download or model is None:
+        download.forget(model_id)
+    if model is None:
+        return
+    model.state, model.reason, model.progress, model.bytes_per_s = ModelState.FAILED, reason, 0.0, 0.0
+    model.save(update_fields=["state", "reason", "progress", "bytes_per_s", "updated_at"])
     record(actor="catalog", action="model.fail", obj=model, after={"reason": reason})
-    changed("model", model.id)
+    changed("model", model.id, model.tenant_id or "")

@@ -34,6 +34,10 @@ def check_source(kind: str, source: str) -> None:
     """Raises ``Invalid`` (field source) for what is malformed, missing or outside the allowed roots."""
     if kind == SourceKind.PACKAGE:
         parse_package(source)
+    elif kind == SourceKind.HUB:
+        from berth.catalog.hub import parse_hub  # it needs SourceError
+
+        parse_hub(source)
     else:
         _allowed_path(kind, source)
 

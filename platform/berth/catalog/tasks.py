@@ -11,7 +11,7 @@ from berth.catalog.registration import run
 @shared_task(name="berth.catalog.tasks.register")
 def register(model_id: str) -> None:
     """Idempotent: a model that is ready or failed is left alone, one that another worker registers too."""
-    run(model_id)
+    run(model_id, patience_s=2.0)
 
 
 @shared_task(name="berth.catalog.tasks.resume")

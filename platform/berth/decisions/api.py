@@ -11,6 +11,7 @@ from berth.api.views import TenantFilter, TenantViewSet
 from berth.decisions import selectors
 from berth.decisions.models import Decision, DecisionKind
 from berth.decisions.serializers import DecisionSerializer
+from berth.metering.filters import MomentFilter
 
 
 class DecisionFilter(TenantFilter):
@@ -21,8 +22,8 @@ class DecisionFilter(TenantFilter):
 
 
 # ``from`` is a word of Python's.
-DecisionFilter.base_filters["from"] = django_filters.IsoDateTimeFilter(field_name="last_at", lookup_expr="gte")
-DecisionFilter.base_filters["to"] = django_filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt")
+DecisionFilter.base_filters["from"] = MomentFilter(field_name="last_at", lookup_expr="gte")
+DecisionFilter.base_filters["to"] = MomentFilter(field_name="at", lookup_expr="lt")
 
 
 class DecisionView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[Decision]):

@@ -16,6 +16,8 @@ MAX_NUM_SEQS = 1024
 def check_settings(deployment: Deployment) -> None:
     """Raises ``Invalid`` naming the first field that cannot be."""
     model = deployment.model
+    if model.tenant_id is not None and model.tenant_id != deployment.tenant_id:
+        raise Invalid(f"There is no model {model.name!r}", field="model")
     if model.state != ModelState.READY:
         raise Invalid(f"{model.name} is {model.state}: {model.reason or 'wait until it is ready'}", field="model")
     _within("replica_count", deployment.replica_count, 0, MAX_REPLICAS)

@@ -111,6 +111,9 @@ def _observe(row: Replica, item: protocol.ObservedReplica) -> bool:
         "restarts": item.restarts,
     }
     moved = any(getattr(row, name) != value for name, value in values.items())
+    if item.restarts > row.restarts:
+        after = {"restarts": item.restarts, "reason": item.reason}
+        record(actor=f"node {row.node_id}", action="replica.restart", obj=row, after=after)
     if state == ReplicaState.READY and (row.ready_at is None or row.epoch != item.epoch):
         values["ready_at"] = now
     elif state == ReplicaState.LOADING:

@@ -19,13 +19,17 @@ from django.utils import timezone
 
 from berth.core.scoping import Scope, ScopedQuerySet
 from berth.deployments.models import ENDED_STATES, Deployment, DesiredState, Replica, ReplicaState
+from berth.deployments.platform import NAME, PLATFORM_TENANT
 from berth.live import names
+from berth.slas.models import Contract
+from berth.tenants.models import Tenant
 
 log = logging.getLogger(__name__)
 
 # An end is shown in a deployment's summary for this long.
 RECENT = timedelta(minutes=15)
 REDIS_TIMEOUT_S = 1.0
+_PLATFORM = Tenant(id=PLATFORM_TENANT, name=NAME, slug="platform")
 LOST_REASON = f"no word from it for {names.ALIVE_TTL_S} s"
 
 
@@ -41,10 +45,28 @@ class Summary:
 
 
 def deployments(scope: Scope) -> ScopedQuerySet:
-    """Each with ``recent``: its live replicas and those that ended a short while ago, newest first."""
-    recent = scope.of(Replica.objects).filter(Q(ended_at=None) | Q(ended_at__gte=timezone.now() - RECENT))
-    rows = scope.of(Deployment.objects).select_related("tenant", "model", "service_class")
+    """A tenant's own and those it has a contract on, in force or to come.
+
+    Each with ``recent``: its live replicas and those that ended a short while ago, newest first.
+    """
+    recent = Replica.objects.for_platform().filter(Q(ended_at=None) | Q(ended_at__gte=timezone.now() - RECENT))
+    rows = Deployment.objects.for_platform()
+    if scope.tenant_ids is not None:
+        open_ones = Q(valid_until=None) | Q(valid_until__gt=timezone.now())
+        granted = Contract.objects.for_tenants(scope.tenant_ids).filter(open_ones).values("deployment_id")
+        rows = rows.filter(Q(tenant_id__in=scope.tenant_ids) | Q(id__in=granted))
+    rows = rows.select_related("tenant", "model", "service_class")
     return rows.prefetch_related(Prefetch("replicas", queryset=recent.order_by("-id"), to_attr="recent"))
+
+
+def annotate_access(rows: Iterable[Deployment], scope: Scope) -> None:
+    """Sets ``access``, ``owner_kind`` and ``shown_tenant``. A guest does not learn whose it is."""
+    for row in rows:
+        own = scope.tenant_ids is None or row.tenant_id in scope.tenant_ids
+        row.access = "owner" if own else "contract"  # type: ignore[attr-defined]
+        platforms = row.tenant_id == PLATFORM_TENANT or not own
+        row.owner_kind = "platform" if platforms else "tenant"  # type: ignore[attr-defined]
+        row.shown_tenant = row.tenant if own else _PLATFORM  # type: ignore[attr-defined]
 
 
 def replicas(scope: Scope) -> ScopedQuerySet:

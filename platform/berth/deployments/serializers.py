@@ -13,6 +13,8 @@ from berth.deployments.needs import needs_of_deployment
 from berth.slas.serializers import ServiceClassSerializer
 from berth.tenants.serializers import TenantRefSerializer
 
+OWNERS = ("platform", "tenant")
+ACCESS = ("owner", "contract")
 SUMMARY_STATES = [(name, name) for name in ("running", "starting", "degraded", "failed", "stopping", "stopped")]
 
 
@@ -37,7 +39,9 @@ class StateSummarySerializer(serializers.Serializer[Any]):
 
 
 class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
-    tenant = TenantRefSerializer()
+    tenant = TenantRefSerializer(source="shown_tenant")
+    owner = serializers.ChoiceField(source="owner_kind", choices=OWNERS, help_text="platform: granted by contract")
+    access = serializers.ChoiceField(choices=ACCESS, help_text="contract: may be used, not changed")
     model = ModelRefSerializer()
     service_class = ServiceClassSerializer()
     state = StateSummarySerializer(source="summary")
@@ -46,9 +50,9 @@ class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
     class Meta:
         model = Deployment
         fields = [
-            "id", "tenant", "name", "model", "service_class", "state", "desired_state", "replica_count", "engine",
-            "dtype", "max_model_len", "max_num_seqs", "kv_bytes", "kv_dtype", "default_max_tokens", "memory_bytes",
-            "created_at", "updated_at",
+            "id", "tenant", "owner", "access", "name", "model", "service_class", "state", "desired_state",
+            "replica_count", "engine", "dtype", "max_model_len", "max_num_seqs", "kv_bytes", "kv_dtype",
+            "default_max_tokens", "memory_bytes", "created_at", "updated_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -72,7 +76,9 @@ class DeploymentChangeSerializer(serializers.Serializer[Deployment]):
 
 
 class DeploymentCreateSerializer(DeploymentChangeSerializer):
-    tenant = serializers.CharField(max_length=32)
+    tenant = serializers.CharField(
+        required=False, allow_null=True, max_length=32, help_text="absent: the platform's own, granted by contracts"
+    )
     name = serializers.SlugField(max_length=63)
     model = serializers.CharField(max_length=80, help_text="id or name")
     service_class = serializers.CharField(max_length=40, help_text="id or name")
@@ -80,6 +86,10 @@ class DeploymentCreateSerializer(DeploymentChangeSerializer):
 
 class ScaleSerializer(serializers.Serializer[Any]):
     replicas = serializers.IntegerField(min_value=0, max_value=1000)
+
+
+class ClassChangeSerializer(serializers.Serializer[Any]):
+    service_class = serializers.CharField(max_length=40, help_text="id or name")
 
 
 class CloneSerializer(serializers.Serializer[Any]):
@@ -103,7 +113,9 @@ class ReplicaSerializer(serializers.ModelSerializer[Replica]):
     deployment = serializers.CharField(source="deployment_id")
     deployment_name = serializers.CharField(source="deployment.name")
     node = serializers.CharField(source="node.name", default=None, allow_null=True)
+    node_id = serializers.CharField(allow_null=True)
     device = serializers.SerializerMethodField()
+    device_id = serializers.SerializerMethodField()
     state = serializers.ChoiceField(source="shown_state", choices=ReplicaState.choices)
     reason = serializers.CharField(source="shown_reason")
     stale = serializers.BooleanField()
@@ -112,9 +124,9 @@ class ReplicaSerializer(serializers.ModelSerializer[Replica]):
     class Meta:
         model = Replica
         fields = [
-            "id", "tenant", "deployment", "deployment_name", "node", "device", "run", "state", "reason", "stale",
-            "progress", "restarts", "pid", "port", "memory_bytes", "memory_used_bytes", "stats", "created_at",
-            "ready_at", "ended_at",
+            "id", "tenant", "deployment", "deployment_name", "node", "node_id", "device", "device_id", "run", "state",
+            "reason", "stale", "progress", "restarts", "pid", "port", "memory_bytes", "memory_used_bytes", "stats",
+            "created_at", "ready_at", "ended_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -122,9 +134,33 @@ class ReplicaSerializer(serializers.ModelSerializer[Replica]):
         seat = getattr(replica, "seat", None)
         return None if seat is None else str(seat.slice.gpu.name)
 
+    def get_device_id(self, replica: Replica) -> str | None:
+        seat = getattr(replica, "seat", None)
+        return None if seat is None else str(seat.slice.gpu_id)
+
     @extend_schema_field(ReplicaStatsSerializer(allow_null=True))
     def get_stats(self, replica: Any) -> Any:
         return None if replica.stats is None else ReplicaStatsSerializer(replica.stats).data
+
+
+class EventSerializer(serializers.Serializer[Any]):
+    """One thing that happened. ``kind``: e.g. deployment.change, replica.end, decision.place. ``object``: its id."""
+
+    id = serializers.CharField()
+    at = serializers.DateTimeField()
+    kind = serializers.CharField()
+    actor = serializers.CharField()
+    summary = serializers.CharField()
+    reason = serializers.CharField()
+    object = serializers.CharField()
+    count = serializers.IntegerField()
+    before = serializers.DictField(allow_null=True)
+    after = serializers.DictField(allow_null=True)
+
+
+class EventPageSerializer(serializers.Serializer[Any]):
+    next = serializers.CharField(allow_null=True)
+    results = EventSerializer(many=True)
 
 
 class LogSerializer(serializers.Serializer[Any]):

@@ -21,6 +21,7 @@ from berth.slas.services import change_contract, grant_contract
 from berth.tenants.models import Tenant
 
 __all__ = [
+    "change_class",
     "change_deployment",
     "clone_deployment",
     "create_deployment",
@@ -91,6 +92,11 @@ def change_deployment(*, deployment: Deployment, actor: str, **values: Any) -> D
     record(actor=actor, action="deployment.change", obj=row, before=before, after=after)
     _announce(row)
     return row
+
+
+def change_class(*, deployment: Deployment, service_class: ServiceClass, actor: str) -> Deployment:
+    """Another service level from now on, without touching a replica: a new version of the owner's contract."""
+    return change_deployment(deployment=deployment, actor=actor, service_class=service_class)
 
 
 def scale_deployment(*, deployment: Deployment, replicas: int, actor: str) -> Deployment:
