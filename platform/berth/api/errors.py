@@ -107,10 +107,15 @@ def _flatten(detail: Any, path: str) -> Iterator[dict[str, str]]:
 
 def respond(status: int, code: str, detail: str, **headers: str) -> JsonResponse:
     """A problem from outside a REST view."""
-    answer = JsonResponse(problem(status, code, detail), status=status, content_type=CONTENT_TYPE)
+    answer = respond_with(status, code, detail, {})
     for name, value in headers.items():
         answer[name.replace("_", "-")] = value
     return answer
+
+
+def respond_with(status: int, code: str, detail: str, more: dict[str, Any]) -> JsonResponse:
+    """As ``respond``, with members of its own."""
+    return JsonResponse({**problem(status, code, detail), **more}, status=status, content_type=CONTENT_TYPE)
 
 
 def unknown_route(request: HttpRequest, exception: Exception | None = None, **kwargs: Any) -> HttpResponse:
@@ -128,9 +133,3 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     return respond(403, "csrf", f"{reason} Send the csrftoken cookie's value as X-CSRFToken".strip())
-
-
-def locked_out(request: HttpRequest, response: HttpResponse | None = None, credentials: Any = None) -> HttpResponse:
-    """After too many failed sign-ins for one address and e-mail."""
-    detail = "Too many failed sign-ins; try again in 15 minutes"
-    return respond(429, "locked_out", detail, Retry_After="900")

@@ -16,14 +16,27 @@ from berth.decisions.api import DecisionView
 from berth.deployments.api import DeploymentView, ReplicaView
 from berth.fleet.api import GpuView, NodeView, SliceView
 from berth.metering.api import GoodputView, UsageView
+from berth.metering.requests_api import RequestView
+from berth.metering.slas_api import AttainmentView, ViolationsView
 from berth.options.api import SettingView
 from berth.slas.api import ContractView, ServiceClassView
 from berth.tenants.api import KeyView, MemberView, TenantView
-from berth.tenants.session_api import MeView, SessionView
+from berth.tenants.invitation_api import AcceptView, InvitationView, LookView
+from berth.tenants.me_api import (
+    ConfirmFactorView,
+    FactorView,
+    MeView,
+    OneSessionView,
+    PasswordView,
+    RecoveryCodesView,
+    SessionsView,
+)
+from berth.tenants.session_api import SessionView
 
 router = SimpleRouter(trailing_slash=False)
 router.register("tenants", TenantView, "tenant")
 router.register("members", MemberView, "member")
+router.register("invitations", InvitationView, "invitation")
 router.register("keys", KeyView, "key")
 router.register("models", ModelView, "model")
 router.register("classes", ServiceClassView, "class")
@@ -35,6 +48,7 @@ router.register("gpus", GpuView, "gpu")
 router.register("slices", SliceView, "slice")
 router.register("decisions", DecisionView, "decision")
 router.register("usage", UsageView, "usage")
+router.register("requests", RequestView, "request")
 router.register("audit", AuditView, "audit")
 router.register("alerts/routes", RouteView, "alert-route")
 router.register("alerts", AlertView, "alert")
@@ -43,7 +57,17 @@ router.register("settings", SettingView, "setting")
 urlpatterns = [
     path("session", SessionView.as_view()),
     path("me", MeView.as_view()),
+    path("me/password", PasswordView.as_view()),
+    path("me/sessions", SessionsView.as_view()),
+    path("me/sessions/<str:id>", OneSessionView.as_view()),
+    path("me/mfa", FactorView.as_view()),
+    path("me/mfa/confirm", ConfirmFactorView.as_view()),
+    path("me/mfa/recovery-codes", RecoveryCodesView.as_view()),
+    path("invitations/look", LookView.as_view()),
+    path("invitations/accept", AcceptView.as_view()),
     path("goodput", GoodputView.as_view()),
+    path("slas/attainment", AttainmentView.as_view()),
+    path("slas/violations", ViolationsView.as_view()),
     path("search", SearchView.as_view()),
     path("schema", SpectacularAPIView.as_view()),
     *router.urls,

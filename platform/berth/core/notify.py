@@ -32,6 +32,12 @@ def desired_changed(node_id: str) -> None:
     transaction.on_commit(partial(_send, names.node_group(node_id), message), robust=True)
 
 
+def session_ended(session_id: str) -> None:
+    """The consoles of that session close now; without this they look every two seconds."""
+    message = {"type": "session.ended"}
+    transaction.on_commit(partial(_send, names.session_group(session_id), message), robust=True)
+
+
 def changed(what: str, object_id: str, tenant_id: str = "") -> None:
     """Open consoles refetch ``what`` ("replica", "deployment", "model", "key", "node")."""
     data = {"type": "changed", "what": what, "id": object_id}

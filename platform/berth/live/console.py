@@ -26,6 +26,8 @@ from berth.live.store import client
 from berth.live.threads import in_thread
 from berth.tenants.models import User
 from berth.tenants.selectors import role_in
+from berth.tenants.sessions import public_id
+from berth.tenants.signin import lacks_second_factor
 
 PLATFORM = "platform"
 RECHECK_S = 2.0
@@ -43,6 +45,7 @@ class ConsoleConsumer(AsyncWebsocketConsumer):
     shown = ""
     group = ""
     session_key = ""
+    session_group = ""
     rechecking: asyncio.Task[None] | None = None
 
     async def connect(self) -> None:
@@ -56,12 +59,16 @@ class ConsoleConsumer(AsyncWebsocketConsumer):
         if code:
             await self.close(code)
             return
+        self.session_group = names.session_group(public_id(self.session_key))
+        await self.channel_layer.group_add(self.session_group, self.channel_name)
         self.rechecking = asyncio.create_task(self._recheck())
 
     async def disconnect(self, code: int) -> None:
         if self.rechecking is not None:
             self.rechecking.cancel()
         await self._leave()
+        if self.session_group:
+            await self.channel_layer.group_discard(self.session_group, self.channel_name)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         wanted = _scope_of(text_data or "")
@@ -82,6 +89,9 @@ class ConsoleConsumer(AsyncWebsocketConsumer):
         data = event["data"]
         if data.get("type") != "window" or data.get("scope") == self.shown:
             await self.send(json.dumps(data))
+
+    async def session_ended(self, event: dict[str, Any]) -> None:
+        await self.close(NOT_SIGNED_IN)
 
     async def _leave(self) -> None:
         if self.group:
@@ -146,7 +156,9 @@ def _user_of(session_key: str) -> User | None:
     request = HttpRequest()
     request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
     user = get_user(request)
-    return user if isinstance(user, User) and user.is_active else None
+    if not isinstance(user, User) or not user.is_active or lacks_second_factor(user, request.session):
+        return None
+    return user
 
 
 def _refusal_of(session_key: str, scope: str) -> int:

@@ -58,5 +58,9 @@ def node_group(node_id: str) -> str:
 PLATFORM_GROUP = "console.platform"
 
 
+def session_group(session_id: str) -> str:
+    return f"session.{session_id}"
+
+
 def console_group(tenant_id: str) -> str:
     return f"console.{tenant_id}"

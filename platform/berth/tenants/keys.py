@@ -1,4 +1,5 @@
-"""Keys of ``/v1``: ``KEYID.SECRET``. Pure: no database, so that the gateway checks a key from its snapshot.
+"""Keys, ``KEYID.SECRET``, and invitations, ``INVITATIONID.SECRET``. Pure: no database, so that the gateway checks a
+key from its snapshot.
 
 The secret has 256 random bits, so one HMAC is enough: there is nothing to guess that a slow hash would protect.
 The pepper lies outside the database; a stolen copy of the table opens nothing.
@@ -13,7 +14,7 @@ import secrets
 from berth.core.secrets import hmac_hex, rotating
 
 PEPPERS = "key_peppers"
-_TOKEN = re.compile(r"(key_[0-9a-z]{26})\.([A-Za-z0-9_-]{43})")
+_TOKEN = re.compile(r"((?:key|inv)_[0-9a-z]{26})\.([A-Za-z0-9_-]{43})")
 
 
 def new_secret() -> str:
@@ -28,7 +29,7 @@ def digest_of(secret: str) -> tuple[str, str]:
 
 
 def split(token: str) -> tuple[str, str] | None:
-    """(key id, secret), or None for anything that is not a token."""
+    """(id, secret), or None for anything that is not a token."""
     match = _TOKEN.fullmatch(token)
     return (match[1], match[2]) if match else None
 

@@ -68,7 +68,7 @@ class SecondFactor(models.Model):
 
 
 class RecoveryCode(models.Model):
-    """Stands for a code once. 80 random bits, so that one HMAC is enough, as for keys."""
+    """Stands for a code once. 79 random bits, so that one HMAC is enough, as for keys."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="recovery_codes")
     digest = models.CharField(max_length=64)

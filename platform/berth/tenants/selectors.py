@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db.models import QuerySet
+from django.db.models import Case, QuerySet, Value, When
+from django.db.models.functions import Now
+from django.utils import timezone
 
 from berth.core.errors import Forbidden, NotFound
 from berth.core.scoping import PLATFORM, Scope, ScopedQuerySet
-from berth.tenants.models import ApiKey, Membership, Role, Tenant, User
+from berth.tenants.models import ApiKey, Invitation, Membership, Role, Tenant, User, UserSession
 
 RANK = {Role.VIEWER: 0, Role.DEVELOPER: 1, Role.ADMIN: 2, Role.OWNER: 3}
 
@@ -107,3 +109,23 @@ def members(scope: Scope) -> ScopedQuerySet:
 def keys(scope: Scope) -> ScopedQuerySet:
     """Without the console's own ten-minute keys."""
     return scope.of(ApiKey.objects).filter(playground=False).select_related("created_by")
+
+
+def find_user(email: str) -> User | None:
+    return User.objects.filter(email=email.strip().lower()).first()
+
+
+def invitations(scope: Scope) -> ScopedQuerySet:
+    """With ``state``: open, expired, accepted or revoked."""
+    state = Case(
+        When(accepted_at__isnull=False, then=Value("accepted")),
+        When(revoked_at__isnull=False, then=Value("revoked")),
+        When(expires_at__lte=Now(), then=Value("expired")),
+        default=Value("open"),
+    )
+    return scope.of(Invitation.objects).select_related("invited_by", "tenant").annotate(state=state)
+
+
+def sessions_of(user: User) -> QuerySet[UserSession]:
+    """Those that live, the newest use first."""
+    return UserSession.objects.filter(user=user, expire_date__gt=timezone.now()).order_by("-last_seen_at")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from django.contrib.auth import authenticate, login, logout
+from django.contrib.auth import logout
 from django.utils.decorators import method_decorator
 from django.views.decorators.csrf import csrf_protect, ensure_csrf_cookie
 from drf_spectacular.utils import extend_schema
@@ -13,17 +11,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from berth.api.views import person
 from berth.audit.services import record
-from berth.core.errors import BerthError
+from berth.core.notify import session_ended
+from berth.tenants.me_api import me_of
 from berth.tenants.models import User
-from berth.tenants.selectors import memberships_of
 from berth.tenants.serializers import MeSerializer, SessionSerializer, SignInSerializer, UserSerializer
-
-
-class WrongCredentials(BerthError):
-    code = "wrong_credentials"
-    status = 401
+from berth.tenants.sessions import public_id
+from berth.tenants.signin import sign_in
 
 
 @method_decorator(csrf_protect, name="dispatch")
@@ -42,26 +36,19 @@ class SessionView(APIView):
     def post(self, request: Request) -> Response:
         serializer = SignInSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
-        email = serializer.validated_data["email"].lower()
-        user = authenticate(request._request, email=email, password=serializer.validated_data["password"])
-        if user is None:
-            raise WrongCredentials("E-mail or password is wrong")
-        login(request._request, user)
-        record(actor=email, action="session.create", obj=user)
-        return Response(_me(user))
+        values = serializer.validated_data
+        user = sign_in(
+            request=request._request,
+            email=values["email"].lower(),
+            password=values["password"],
+            code=values["code"],
+        )
+        return Response(me_of(user))
 
     @extend_schema(request=None, responses={204: None}, operation_id="session_destroy")
     def delete(self, request: Request) -> Response:
+        if isinstance(request.user, User):
+            record(actor=request.user.email, action="session.destroy", obj=request.user)
+            session_ended(public_id(request.session.session_key or ""))
         logout(request._request)
         return Response(status=204)
-
-
-class MeView(APIView):
-    @extend_schema(responses=MeSerializer, operation_id="me_retrieve")
-    def get(self, request: Request) -> Response:
-        return Response(_me(person(request)))
-
-
-def _me(user: User) -> Any:
-    user.own_memberships = list(memberships_of(user))  # type: ignore[attr-defined]
-    return MeSerializer(user).data
