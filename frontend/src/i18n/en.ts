@@ -7,7 +7,9 @@ import { enKit } from "./en.kit";
 import { enModels } from "./en.models";
 import { enOverview } from "./en.overview";
 import { enPlayground } from "./en.playground";
+import { enSettings } from "./en.settings";
 import { enSignin } from "./en.signin";
+import { enSlas } from "./en.slas";
 
 /** Every string of the console. A function takes what is put into the sentence. */
 export const en = {
@@ -179,5 +181,7 @@ export const en = {
   decisions: enDecisions,
   keys: enKeys,
   playground: enPlayground,
+  slas: enSlas,
   audit: enAudit,
+  settings: enSettings,
 };

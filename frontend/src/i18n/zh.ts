@@ -8,7 +8,9 @@ import { zhKit } from "./zh.kit";
 import { zhModels } from "./zh.models";
 import { zhOverview } from "./zh.overview";
 import { zhPlayground } from "./zh.playground";
+import { zhSettings } from "./zh.settings";
 import { zhSignin } from "./zh.signin";
+import { zhSlas } from "./zh.slas";
 
 /** Simplified Chinese, loaded only by those who chose it. */
 export const zh: Catalogue = {
@@ -160,5 +162,7 @@ export const zh: Catalogue = {
   decisions: zhDecisions,
   keys: zhKeys,
   playground: zhPlayground,
+  slas: zhSlas,
   audit: zhAudit,
+  settings: zhSettings,
 };

@@ -1,0 +1,56 @@
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { api, collect, unwrap } from "../api/client";
+import type { AlertRouteChange, AlertRouteCreate } from "../api/types";
+import { useCreate } from "./useCreate";
+import { useEdit } from "./useEdit";
+
+/** What is wrong now, the newest first. */
+export function useFiring(tenant: string | undefined) {
+  return useQuery({
+    queryKey: ["alerts", tenant ?? null, "firing"],
+    refetchInterval: 15_000,
+    queryFn: () => unwrap(api.GET("/api/v1/alerts", { params: { query: { tenant, state: "firing" } } })),
+  });
+}
+
+export function useAlertRoutes(tenant: string | undefined) {
+  return useQuery({
+    queryKey: ["alert-routes", tenant ?? null],
+    // How a test went is known a moment after it was sent
+    refetchInterval: 5_000,
+    queryFn: () =>
+      collect((cursor) =>
+        unwrap(api.GET("/api/v1/alerts/routes", { params: { query: { tenant, cursor } } })),
+      ),
+  });
+}
+
+export function useCreateRoute() {
+  return useCreate(
+    (body: AlertRouteCreate, headers) => api.POST("/api/v1/alerts/routes", { body, headers }),
+    ["alert-routes"],
+  );
+}
+
+export function useEditRoute(id: string | undefined) {
+  const params = { path: { id: id ?? "" } };
+  return useEdit({
+    key: id === undefined ? null : ["alert-routes", id],
+    read: () => api.GET("/api/v1/alerts/routes/{id}", { params }),
+    write: (body: AlertRouteChange, headers) =>
+      api.PATCH("/api/v1/alerts/routes/{id}", { params, headers, body }),
+    refresh: ["alert-routes"],
+  });
+}
+
+export function useRouteAction() {
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: async ({ id, verb }: { id: string; verb: "test" | "delete" }): Promise<void> => {
+      const params = { path: { id } };
+      if (verb === "test") await unwrap(api.POST("/api/v1/alerts/routes/{id}/test", { params }));
+      else await unwrap(api.DELETE("/api/v1/alerts/routes/{id}", { params }));
+    },
+    onSuccess: () => queries.invalidateQueries({ queryKey: ["alert-routes"] }),
+  });
+}
