@@ -40,6 +40,8 @@ class AlertView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[
 
     queryset = Alert.objects.none()
     serializer_class = AlertSerializer
+    search_fields = ("subject_name", "summary", "rule", "id")
+    ordering_fields = ("since", "fired_at", "resolved_at", "severity", "state", "rule")
     filterset_class = AlertFilter
 
     def get_queryset(self) -> Any:
@@ -55,6 +57,8 @@ class RouteView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[
 
     queryset = Route.objects.none()
     serializer_class = RouteSerializer
+    search_fields = ("name", "target")
+    ordering_fields = ("name", "kind", "created_at", "updated_at")
     filterset_class = RouteFilter
     roles = {"partial_update": Role.ADMIN, "destroy": Role.ADMIN, "test": Role.ADMIN}
 
