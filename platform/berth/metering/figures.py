@@ -26,8 +26,8 @@ def figures(window: Window) -> dict[str, Any]:
         "invalid": window.invalid,
         "goodput": window.goodput,
         "attainment": window.attainment,
-        "ttft_ms": _percentiles(window.ttft),
-        "tpot_ms": _percentiles(window.tpot),
+        "ttft_ms": percentiles(window.ttft),
+        "tpot_ms": percentiles(window.tpot),
         "fluidity_p5": None if fluidity is None else max(0.0, min(1.0, (fluidity - 1) / 1e6)),
         "factors": window.factors,
     }
@@ -45,12 +45,14 @@ def live_figures(window: Window) -> dict[str, Any]:
     return shown | {"histograms": filled}
 
 
-def _percentiles(histogram: Histogram) -> dict[str, float | None]:
+def percentiles(histogram: Histogram, qs: Iterable[float] = (0.5, 0.95)) -> dict[str, float | None]:
+    """In milliseconds; None of an empty histogram."""
+
     def ms(q: float) -> float | None:
         value = histogram.percentile(q)
         return None if value is None else value / 1000
 
-    return {"p50": ms(0.5), "p95": ms(0.95)}
+    return {f"p{q * 100:g}": ms(q) for q in qs}
 
 
 def grouped(cells: Mapping[CellKey, Window], key: Callable[[CellKey], str]) -> dict[str, dict[str, Any]]:

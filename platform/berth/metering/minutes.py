@@ -9,6 +9,7 @@ from django.db import transaction
 
 from berth.metering.cells import CellKey
 from berth.metering.models import GoodputMinute
+from berth.metering.rollups import roll_up
 from gpuruntime.goodput import Window
 
 _CELL = ["minute", "tenant_id", "deployment_id", "class_name", "replica_id"]
@@ -16,28 +17,32 @@ _CELL = ["minute", "tenant_id", "deployment_id", "class_name", "replica_id"]
 
 @transaction.atomic
 def write_minute(minute: int, cells: Mapping[CellKey, Window]) -> None:
-    """``minute``: Unix time of its first second."""
+    """``minute``: Unix time of its first second. Hours and days that are over are then added up."""
+    at = datetime.fromtimestamp(minute, UTC)
     rows = [
         GoodputMinute(
-            minute=datetime.fromtimestamp(minute, UTC),
+            minute=at,
             tenant_id=cell.tenant_id,
             deployment_id=cell.deployment_id,
             class_name=cell.class_name,
             replica_id=cell.replica_id,
             window=window.to_json(),
+            offered=window.offered,
+            good=window.good,
         )
         for cell, window in sorted(cells.items())
     ]
     GoodputMinute.objects.bulk_create(
-        rows, update_conflicts=True, unique_fields=_CELL, update_fields=["window"], batch_size=500
+        rows, update_conflicts=True, unique_fields=_CELL, update_fields=["window", "offered", "good"], batch_size=500
     )
-    written = GoodputMinute.objects.for_platform().filter(minute=datetime.fromtimestamp(minute, UTC))
+    written = GoodputMinute.objects.for_platform().filter(minute=at)
     gone = [
         row.pk
         for row in written.defer("window")
         if CellKey(row.tenant_id, row.deployment_id, row.class_name, row.replica_id) not in cells
     ]
     GoodputMinute.objects.for_platform().filter(pk__in=gone).delete()
+    roll_up(at)
 
 
 def last_minute() -> int | None:

@@ -7,29 +7,35 @@ from typing import Any
 from rest_framework import serializers
 
 from berth.metering.models import UsageRecord
-from berth.metering.selectors import GROUPS
+from berth.metering.summaries import GROUPS
 
 
 class UsageSerializer(serializers.ModelSerializer[UsageRecord]):
+    """``cost``: decimal text in the platform's currency, exact."""
+
     tenant = serializers.CharField(source="tenant_id")
     deployment = serializers.CharField(source="deployment_id")
     key = serializers.CharField(source="key_id")
+    member = serializers.CharField(source="member_id", help_text="who made the key")
     replica = serializers.CharField(source="replica_id")
     contract = serializers.CharField(source="contract_id")
 
     class Meta:
         model = UsageRecord
         fields = [
-            "request_id", "tenant", "deployment", "deployment_name", "key", "replica", "contract", "contract_version",
-            "class_name", "arrived_at", "stream", "outcome", "finish_reason", "status", "counted_by", "prompt_tokens",
-            "cached_tokens", "new_prompt_tokens", "completion_tokens", "offered", "good", "compatible", "reason",
-            "ttft_us", "ttft_limit_us", "tpot_us", "fluidity", "e2e_us", "queue_ms", "prefill_ms", "decode_ms",
-            "preemptions", "ideal_s", "executed_ideal_s",
+            "request_id", "tenant", "deployment", "deployment_name", "key", "member", "replica", "contract",
+            "contract_version", "class_name", "arrived_at", "stream", "outcome", "finish_reason", "status",
+            "counted_by", "prompt_tokens", "cached_tokens", "new_prompt_tokens", "completion_tokens", "offered", "good",
+            "compatible", "reason", "ttft_us", "ttft_limit_us", "tpot_us", "tpot_limit_us", "fluidity",
+            "fluidity_floor", "e2e_us", "e2e_limit_us", "queue_ms", "prefill_ms", "decode_ms", "preemptions", "ideal_s",
+            "executed_ideal_s", "burst", "cost",
         ]  # fmt: skip
         read_only_fields = fields
 
 
 class UsageSumsSerializer(serializers.Serializer[Any]):
+    """``cost``: decimal text in ``currency``, the exact sum of the records'."""
+
     requests = serializers.IntegerField()
     offered = serializers.IntegerField()
     good = serializers.IntegerField()
@@ -37,17 +43,31 @@ class UsageSumsSerializer(serializers.Serializer[Any]):
     cached_tokens = serializers.IntegerField()
     completion_tokens = serializers.IntegerField()
     good_tokens = serializers.IntegerField()
+    cost = serializers.DecimalField(max_digits=28, decimal_places=10)
+
+
+class UsagePartSerializer(serializers.Serializer[Any]):
+    group = serializers.ChoiceField(choices=GROUPS)
+    key = serializers.CharField(allow_blank=True)
+    label = serializers.CharField(allow_blank=True)  # type: ignore[assignment]
 
 
 class UsageGroupSerializer(UsageSumsSerializer):
-    key = serializers.CharField()
-    label = serializers.CharField()  # type: ignore[assignment]
+    """``by``: one part a group; ``key`` and ``label`` are the first's. An empty key: unknown."""
+
+    key = serializers.CharField(allow_blank=True)
+    label = serializers.CharField(allow_blank=True)  # type: ignore[assignment]
+    by = UsagePartSerializer(many=True)
 
 
 class UsageSummarySerializer(serializers.Serializer[Any]):
-    group = serializers.ChoiceField(choices=GROUPS)
+    """``total``: of all, also of rows beyond the most that are shown (``truncated``)."""
+
+    groups = serializers.ListField(child=serializers.ChoiceField(choices=GROUPS))
     rows = UsageGroupSerializer(many=True)
     total = UsageSumsSerializer()
+    truncated = serializers.BooleanField()
+    currency = serializers.CharField()
 
 
 class PercentilesSerializer(serializers.Serializer[Any]):

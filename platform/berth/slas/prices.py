@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from berth.options.selectors import get
 from gpuruntime.goodput import Outcome
 
 MILLION = 1_000_000
@@ -30,4 +31,4 @@ def cost_of(
 
 def currency() -> str:
     """ISO 4217, of the platform's settings."""
-    return "USD"
+    return str(get("currency"))

@@ -8,27 +8,18 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from berth.core.ids import new_id
-from berth.metering.models import GoodputMinute, UsageRecord
+from berth.metering.models import GoodputMinute
 from berth.tenants.services import create_key
 from gpuruntime.goodput import Window
 from helpers.api_cases import World, url
+from helpers.usage import book_record
 
 pytestmark = pytest.mark.django_db
 DAY = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 
 
-def used(tenant: str, at: datetime, prompt: int, completion: int, *, good: bool = True, **values: Any) -> None:
-    given = {"outcome": "completed", "counted_by": "door", "offered": True, "deployment_name": "llama"}
-    UsageRecord.objects.create(
-        request_id=new_id("req"),
-        tenant_id=tenant,
-        arrived_at=at,
-        prompt_tokens=prompt,
-        completion_tokens=completion,
-        good=good,
-        **{**given, **values},
-    )
+def used(tenant: str, at: datetime, prompt: int, completion: int, **values: Any) -> None:
+    book_record(tenant, at, prompt_tokens=prompt, completion_tokens=completion, **values)
 
 
 def test_usage_by_day_deployment_key_and_class() -> None:
@@ -59,7 +50,7 @@ def test_usage_by_day_deployment_key_and_class() -> None:
     assert rows("group=class&deployment=dep_2") == [("batch", 1, 1, 50)]
     assert summary("")["total"] == {
         "requests": 4, "offered": 3, "good": 2, "prompt_tokens": 38, "cached_tokens": 0, "completion_tokens": 157,
-        "good_tokens": 150,
+        "good_tokens": 150, "cost": "0.0000000000",
     }  # fmt: skip
     assert summary("from=2027-01-01T00:00:00Z")["total"]["completion_tokens"] == 0
     listed = client.get(url("usage") + f"?key={key.id}&from=2026-03-01T13:00:00Z").json()["results"]
