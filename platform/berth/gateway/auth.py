@@ -20,18 +20,34 @@ LOOK_S = 0.02
 
 
 def authenticate(authorization: str, snapshot: Snapshot) -> Key:
-    """The key of an Authorization header. Raises ``ApiError`` 401; unknown, revoked and wrong read the same."""
+    """The key of an Authorization header.
+
+    Raises ``ApiError`` 401 (unknown, revoked and wrong read the same), and 403 for a key that only manages.
+    """
     scheme, _, token = authorization.partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not token:
         raise _refused("No API key was given. Send it as 'Authorization: Bearer KEY'.", "missing_api_key")
     parts = keys.split(token)
     key = snapshot.keys.get(parts[0]) if parts else None
-    if key is None or not keys.verify(token, key.digest, key.pepper_id):
+    if key is None or not _opens(token, key):
         raise _refused("The API key is not valid: it is unknown, revoked or expired.", "invalid_api_key")
     if key.expires_at is not None and key.expires_at <= time.time():
         raise _refused("The API key is not valid: it is unknown, revoked or expired.", "invalid_api_key")
+    if not key.inference:
+        text = "This API key has no access to model inference. Missing scopes: inference."
+        raise ApiError(403, text, code="insufficient_permissions")
     return key
+
+
+def _opens(token: str, key: Key) -> bool:
+    """By its secret, or, while a rotation's grace lasts, by the one before."""
+    if keys.verify(token, key.digest, key.pepper_id):
+        return True
+    if key.previous is None:
+        return False
+    digest, pepper_id, until = key.previous
+    return time.time() < until and keys.verify(token, digest, pepper_id)
 
 
 async def authenticate_soon(authorization: str, keeper: SnapshotSource) -> Key:

@@ -27,7 +27,7 @@ from berth.gateway.snapshot import Key, Limits, Replica, Route, Snapshot
 from berth.live.names import CONFIG_CHANNEL
 from berth.slas.models import Contract
 from berth.slas.selectors import in_force, next_turn
-from berth.tenants.models import ApiKey
+from berth.tenants.models import ApiKey, KeyScope
 
 POLL_S = 0.5
 REBUILD_S = 10.0
@@ -49,12 +49,22 @@ def _keys() -> dict[str, Key]:
     rows = ApiKey.objects.for_platform().filter(
         Q(expires_at=None) | Q(expires_at__gt=now), revoked_at=None, tenant__suspended_at=None
     )
-    return {
-        row.id: Key(
-            row.id, row.tenant_id, row.digest, row.pepper_id, row.expires_at.timestamp() if row.expires_at else None
-        )
-        for row in rows
-    }
+    return {row.id: _key(row) for row in rows}
+
+
+def _key(row: ApiKey) -> Key:
+    return Key(
+        id=row.id,
+        tenant_id=row.tenant_id,
+        digest=row.digest,
+        pepper_id=row.pepper_id,
+        expires_at=row.expires_at.timestamp() if row.expires_at else None,
+        previous=(row.previous_digest, row.previous_pepper_id, row.previous_until.timestamp())
+        if row.previous_until
+        else None,
+        inference=KeyScope.INFERENCE in row.scopes,
+        deployments=frozenset(row.deployments),
+    )
 
 
 def _closed_keys() -> frozenset[str]:

@@ -13,13 +13,23 @@ from gpuruntime.goodput import ServiceLevel
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One usable API key; ``expires_at`` is Unix time."""
+    """One usable API key; ``expires_at`` is Unix time.
+
+    ``previous``: (digest, pepper id, until) of the secret before a rotation. ``deployments``: the ids it may use,
+    empty for all of its tenant's. Without ``inference`` it opens nothing here.
+    """
 
     id: str
     tenant_id: str
     digest: str
     pepper_id: str
     expires_at: float | None
+    previous: tuple[str, str, float] | None = None
+    inference: bool = True
+    deployments: frozenset[str] = frozenset()
+
+    def may_use(self, deployment_id: str) -> bool:
+        return not self.deployments or deployment_id in self.deployments
 
 
 @dataclass(frozen=True, slots=True)
