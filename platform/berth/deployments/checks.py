@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from berth.catalog.models import ModelState
 from berth.core.errors import Conflict, Invalid
-from berth.deployments.models import Deployment, DesiredState, Dtype, Engine, KvDtype
+from berth.deployments.models import Deployment, Dtype, Engine, KvDtype
 from berth.deployments.needs import longest_of, needs_of_deployment
+from berth.deployments.quota import reserved_by, reserved_bytes
 from berth.tenants.models import CapacityQuota
 from gpuruntime.modelinfo import MemoryNeeds
 
@@ -63,17 +64,25 @@ def _one_of(field: str, value: str, expected: list[str]) -> None:
 
 
 def check_quota(deployment: Deployment) -> None:
-    """Memory of all the tenant's running deployments against its quota, under the quota's lock."""
+    """Memory of all the tenant's running deployments against its quota, under the quota's lock.
+
+    Only what asks for more than it holds is refused: a quota that was lowered stops nothing.
+    """
     quota = CapacityQuota.objects.select_for_update().filter(tenant_id=deployment.tenant_id).first()
-    if quota is None or deployment.desired_state != DesiredState.RUNNING:
+    wanted = reserved_by(deployment)
+    if quota is None or not wanted:
         return
-    others = Deployment.objects.for_tenant(deployment.tenant_id).filter(desired_state=DesiredState.RUNNING)
-    rows = [*others.exclude(id=deployment.id).select_related("model"), deployment]
-    wanted = sum(row.replica_count * needs_of_deployment(row).total_bytes for row in rows)
+    held = Deployment.objects.for_tenant(deployment.tenant_id).filter(id=deployment.id).select_related("model").first()
+    before = reserved_by(held) if held is not None else 0
+    if wanted <= before:
+        return
+    total = reserved_bytes([deployment.tenant_id])[deployment.tenant_id] - before + wanted
     limit = quota.guaranteed_bytes + quota.burst_bytes
-    if wanted > limit:
+    if total > limit:
         raise Conflict(
-            f"This would reserve {wanted >> 20} MiB; the tenant's quota is {limit >> 20} MiB",
+            f"This would reserve {total >> 20} MiB in all; the tenant's quota is {limit >> 20} MiB "
+            f"({quota.guaranteed_bytes >> 20} guaranteed, {quota.burst_bytes >> 20} burst). "
+            "Take fewer replicas, stop another deployment, or ask an operator for more",
             field="replica_count",
             code="over_quota",
         )
