@@ -29,8 +29,8 @@ from berth.tenants.serializers import (
     CreatedInvitationSerializer,
     InvitationLookSerializer,
     InvitationSerializer,
-    MeSerializer,
     MemberCreateSerializer,
+    MeSerializer,
     TokenSerializer,
 )
 from berth.tenants.signin import CodeMissing, begin_session, check_code, check_password

@@ -19,7 +19,7 @@ def can_mail() -> bool:
 
 
 def mail_invitation(invitation: Invitation, url: str) -> bool:
-    """Whether it was handed to the mail server. A server that does not take it costs no invitation: the link is shown."""
+    """Whether a mail server took it. One that does not costs no invitation: the link is shown as well."""
     if not can_mail():
         return False
     platform = option("console_name")
