@@ -6,12 +6,13 @@ import type { FitRequest } from "../api/types";
 const COMING_MS = 1_000;
 
 /** Beside what the socket tells: while one is on its way in, bytes move faster than changes are told. */
-export function useModels() {
+export function useModels(tenant?: string) {
   return useQuery({
-    queryKey: ["models", "list"],
+    queryKey: ["models", "list", tenant ?? null],
     refetchInterval: (query) =>
       query.state.data?.some((m) => m.state === "registering") ? COMING_MS : false,
-    queryFn: () => collect((cursor) => unwrap(api.GET("/api/v1/models", { params: { query: { cursor } } }))),
+    queryFn: () =>
+      collect((cursor) => unwrap(api.GET("/api/v1/models", { params: { query: { tenant, cursor } } }))),
   });
 }
 
@@ -46,6 +47,19 @@ export function useRegisterModel() {
   return useMutation({
     mutationFn: (body: ModelCreate) => unwrap(api.POST("/api/v1/models", { body })),
     onSuccess,
+  });
+}
+
+/** cancel: of one that is on its way in; retry: of one that failed or was cancelled. */
+export function useSteerModel(verb: "cancel" | "retry") {
+  const onSuccess = useRefresh();
+  return useMutation({
+    onSuccess,
+    mutationFn: (id: string) => {
+      const params = { path: { id } };
+      if (verb === "cancel") return unwrap(api.POST("/api/v1/models/{id}/cancel", { params }));
+      return unwrap(api.POST("/api/v1/models/{id}/retry", { params }));
+    },
   });
 }
 

@@ -8,7 +8,7 @@ import { enModels } from "./en.models";
 import { enOverview } from "./en.overview";
 import { enPlayground } from "./en.playground";
 import { enSettings } from "./en.settings";
-import { enSignin } from "./en.signin";
+import { enInvitation, enSignin } from "./en.signin";
 import { enSlas } from "./en.slas";
 
 /** Every string of the console. A function takes what is put into the sentence. */
@@ -114,6 +114,7 @@ export const en = {
     } as Record<string, string>,
   },
   signin: enSignin,
+  invitation: enInvitation,
   states: {
     running: "Running",
     ready: "Ready",
@@ -130,6 +131,7 @@ export const en = {
     revoked: "Revoked",
     expired: "Expired",
     registering: "Registering",
+    cancelled: "Cancelled",
     invited: "Invited",
     suspended: "Suspended",
     locked: "Locked",

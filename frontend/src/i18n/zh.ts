@@ -9,7 +9,7 @@ import { zhModels } from "./zh.models";
 import { zhOverview } from "./zh.overview";
 import { zhPlayground } from "./zh.playground";
 import { zhSettings } from "./zh.settings";
-import { zhSignin } from "./zh.signin";
+import { zhInvitation, zhSignin } from "./zh.signin";
 import { zhSlas } from "./zh.slas";
 
 /** Simplified Chinese, loaded only by those who chose it. */
@@ -110,6 +110,7 @@ export const zh: Catalogue = {
     },
   },
   signin: zhSignin,
+  invitation: zhInvitation,
   states: {
     running: "运行中",
     ready: "就绪",
@@ -126,6 +127,7 @@ export const zh: Catalogue = {
     revoked: "已吊销",
     expired: "已过期",
     registering: "注册中",
+    cancelled: "已取消",
     invited: "已邀请",
     suspended: "已停用",
     locked: "已锁定",

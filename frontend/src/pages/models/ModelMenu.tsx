@@ -1,11 +1,11 @@
 import { ActionIcon, Menu } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
-import { IconDots, IconTrash } from "@tabler/icons-react";
+import { IconDots, IconPlayerStop, IconRefresh, IconTrash } from "@tabler/icons-react";
 import { useState } from "react";
 import type { Model } from "../../api/types";
 import { ConfirmModal } from "../../components/ConfirmModal";
-import { useMe } from "../../hooks/useMe";
-import { useDeleteModel } from "../../hooks/useModels";
+import { useDeleteModel, useSteerModel } from "../../hooks/useModels";
+import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 
 const ICON = { size: 15, stroke: 1.6 };
@@ -17,20 +17,22 @@ interface Props {
   onDeleted?: () => void;
 }
 
-/** What an operator may do to a model. */
+/** Operators change the platform's models, a tenant's admins its own. */
+export function useMayChange(model: Model): boolean {
+  const { operator, canChange, current } = useScope();
+  return operator || (canChange && model.tenant !== null && model.tenant.id === current?.tenant);
+}
+
+/** What one may do to a model: stop or repeat its registration, delete it. */
 export function ModelMenu({ model, used, onDeleted }: Props) {
-  const operator = useMe().data?.user.is_operator ?? false;
-  const [asked, setAsked] = useState(false);
-  const remove = useDeleteModel();
-  const words = t.models.remove;
-  if (!operator) return null;
-  const confirm = () =>
-    remove.mutate(model.id, {
-      onSuccess: () => {
-        notifications.show({ message: words.done(model.name) });
-        setAsked(false);
-        onDeleted?.();
-      },
+  const [asked, setAsked] = useState<"delete" | "cancel" | null>(null);
+  const retry = useSteerModel("retry");
+  const words = t.models;
+  if (!useMayChange(model)) return null;
+  const tryAgain = () =>
+    retry.mutate(model.id, {
+      onSuccess: () => notifications.show({ message: words.retry.done(model.name) }),
+      onError: (error) => notifications.show({ message: error.message, color: "red" }),
     });
   return (
     <>
@@ -39,38 +41,70 @@ export function ModelMenu({ model, used, onDeleted }: Props) {
           <ActionIcon
             variant="subtle"
             color="gray"
-            aria-label={t.models.menu(model.name)}
+            aria-label={words.menu(model.name)}
             data-testid="model-menu"
           >
             <IconDots size={17} stroke={1.6} />
           </ActionIcon>
         </Menu.Target>
         <Menu.Dropdown>
+          {model.state === "registering" && (
+            <Menu.Item leftSection={<IconPlayerStop {...ICON} />} onClick={() => setAsked("cancel")}>
+              {words.cancel.action}
+            </Menu.Item>
+          )}
+          {(model.state === "failed" || model.state === "cancelled") && (
+            <Menu.Item leftSection={<IconRefresh {...ICON} />} onClick={tryAgain}>
+              {words.retry.action}
+            </Menu.Item>
+          )}
           <Menu.Item
             color="red"
             disabled={used > 0 || model.state === "registering"}
             leftSection={<IconTrash {...ICON} />}
-            onClick={() => setAsked(true)}
+            onClick={() => setAsked("delete")}
             data-testid="delete-model"
           >
-            {used > 0 ? words.inUse : words.action}
+            {used > 0 ? words.remove.inUse : words.remove.action}
           </Menu.Item>
         </Menu.Dropdown>
       </Menu>
-      <ConfirmModal
-        opened={asked}
-        title={words.title(model.name)}
-        text={words.text}
-        action={words.action}
-        danger
-        busy={remove.isPending}
-        error={remove.error}
-        onConfirm={confirm}
-        onClose={() => {
-          setAsked(false);
-          remove.reset();
-        }}
-      />
+      {asked && <Ask model={model} what={asked} onClose={() => setAsked(null)} onDeleted={onDeleted} />}
     </>
+  );
+}
+
+interface AskProps {
+  model: Model;
+  what: "delete" | "cancel";
+  onClose: () => void;
+  onDeleted?: () => void;
+}
+
+function Ask({ model, what, onClose, onDeleted }: AskProps) {
+  const remove = useDeleteModel();
+  const cancel = useSteerModel("cancel");
+  const words = what === "delete" ? t.models.remove : t.models.cancel;
+  const onSuccess = () => {
+    notifications.show({ message: words.done(model.name) });
+    onClose();
+    if (what === "delete") onDeleted?.();
+  };
+  const confirm = () => {
+    if (what === "delete") remove.mutate(model.id, { onSuccess });
+    else cancel.mutate(model.id, { onSuccess });
+  };
+  return (
+    <ConfirmModal
+      opened
+      title={words.title(model.name)}
+      text={words.text}
+      action={words.action}
+      danger
+      busy={remove.isPending || cancel.isPending}
+      error={remove.error ?? cancel.error}
+      onConfirm={confirm}
+      onClose={onClose}
+    />
   );
 }

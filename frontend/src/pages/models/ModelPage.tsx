@@ -1,4 +1,4 @@
-import { Button, Skeleton, Tabs } from "@mantine/core";
+import { Button, Skeleton, Stack, Tabs } from "@mantine/core";
 import { IconArrowLeft, IconRocket, IconStack2 } from "@tabler/icons-react";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
@@ -21,6 +21,8 @@ import { ModelMenu } from "./ModelMenu";
 import classes from "./Models.module.css";
 import { defaultFit } from "./modelFit";
 import { RegistrationProgress } from "./RegistrationProgress";
+import { Requirements } from "./Requirements";
+import { Refused } from "./Watched";
 
 const TABS = ["fit", "files", "deployments"] as const;
 type Tab = (typeof TABS)[number];
@@ -70,7 +72,9 @@ export function ModelPage() {
             <StatePill state={model.state} />
           </>
         }
-        subtitle={t.models.kinds[model.source_kind]}
+        subtitle={[t.models.kinds[model.source_kind], model.tenant && t.models.ownedBy(model.tenant.name)]
+          .filter(Boolean)
+          .join(" · ")}
       >
         {canChange && model.state === "ready" && (
           <Button
@@ -104,7 +108,12 @@ export function ModelPage() {
           ))}
         </Tabs.List>
         <Tabs.Panel value="fit">
-          {model.state === "ready" && <FitCheck model={model.id} request={defaultFit(model)} />}
+          {model.state === "ready" && (
+            <Stack gap="md">
+              <FitCheck model={model.id} request={defaultFit(model)} />
+              <Requirements model={model} />
+            </Stack>
+          )}
         </Tabs.Panel>
         <Tabs.Panel value="files">
           <ModelFiles model={model} />
@@ -133,18 +142,11 @@ export function ModelPage() {
 
 /** A model that is not there yet: how far it is, or why it was refused. */
 function Coming({ model }: { model: Model }) {
-  if (model.state === "registering") {
-    return (
-      <div className={classes.notice}>
-        <RegistrationProgress model={model} />
-      </div>
-    );
-  }
-  if (model.state !== "failed") return null;
+  if (model.state === "ready") return null;
+  if (model.state !== "registering") return <Refused model={model} />;
   return (
-    <p className={classes.refused} role="alert">
-      <strong>{t.models.progress.refused}</strong>
-      {model.reason}
-    </p>
+    <div className={classes.notice}>
+      <RegistrationProgress model={model} />
+    </div>
   );
 }

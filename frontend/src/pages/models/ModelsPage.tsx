@@ -9,7 +9,6 @@ import { ErrorState } from "../../components/ErrorState";
 import { PageHeader } from "../../components/PageHeader";
 import { Panel } from "../../components/Panel";
 import { useDeployments } from "../../hooks/useDeployments";
-import { useMe } from "../../hooks/useMe";
 import { useModels } from "../../hooks/useModels";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
@@ -17,7 +16,7 @@ import classes from "./Models.module.css";
 import { modelColumns } from "./modelColumns";
 import { RegisterDrawer } from "./RegisterDrawer";
 
-const STATES = ["ready", "registering", "failed"] as const;
+const STATES = ["ready", "registering", "failed", "cancelled"] as const;
 
 function matches(model: Model, q: string, state: string | undefined): boolean {
   if (state && model.state !== state) return false;
@@ -28,9 +27,8 @@ function matches(model: Model, q: string, state: string | undefined): boolean {
 export function ModelsPage() {
   const { q = "", state, register, watch } = useSearch({ from: "/t/$scope/models" });
   const navigate = useNavigate({ from: "/t/$scope/models" });
-  const operator = useMe().data?.user.is_operator ?? false;
-  const { current } = useScope();
-  const models = useModels();
+  const { current, canChange } = useScope();
+  const models = useModels(current?.tenant);
   const deployments = useDeployments(current?.tenant);
   const set = (change: Record<string, string | undefined>) =>
     navigate({ search: (s) => ({ ...s, ...change }), replace: true });
@@ -43,7 +41,7 @@ export function ModelsPage() {
     [models.data, q, state],
   );
   const filtered = (models.data?.length ?? 0) > 0;
-  const registerButton = operator && (
+  const registerButton = canChange && (
     <Button
       leftSection={<IconPlus size={16} />}
       onClick={() => set({ register: "1" })}
@@ -90,7 +88,7 @@ export function ModelsPage() {
               <EmptyState
                 icon={<IconBox size={20} stroke={1.6} />}
                 title={filtered ? t.models.noMatch : t.models.empty}
-                text={filtered ? t.models.noMatchText : operator ? t.models.emptyText : t.models.emptyReader}
+                text={filtered ? t.models.noMatchText : canChange ? t.models.emptyText : t.models.emptyReader}
               >
                 {filtered ? (
                   <Button variant="default" onClick={() => navigate({ search: {} })}>
@@ -104,7 +102,7 @@ export function ModelsPage() {
           />
         )}
       </Panel>
-      {operator && (
+      {canChange && (
         <RegisterDrawer
           opened={register !== undefined}
           watched={watch}

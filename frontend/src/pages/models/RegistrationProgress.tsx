@@ -4,13 +4,11 @@ import { t } from "../../i18n";
 import { bytes, milliseconds, percent } from "../../lib/format";
 import classes from "./Models.module.css";
 import { secondsLeft } from "./rate";
-import { useRate } from "./useRate";
 
 /** How far a registration is: its phase, bytes of all, how fast, and how long it will still take. */
 export function RegistrationProgress({ model }: { model: Model }) {
   const words = t.models.progress;
-  const { phase, bytes_done: done, bytes_total: total } = progressOf(model);
-  const rate = useRate(total ? done : null);
+  const { phase, bytes_done: done, bytes_total: total, bytes_per_s: rate } = model;
   const left = secondsLeft(rate, done, total);
   const detail = [
     total ? words.of(bytes(done), bytes(total)) : null,
@@ -20,7 +18,7 @@ export function RegistrationProgress({ model }: { model: Model }) {
   return (
     <div className={classes.progress} data-testid="progress">
       <div className={`${classes.progressHead} num`}>
-        <span>{words.phases[phase] ?? phase}</span>
+        <span>{words.phases[phase]}</span>
         <span>{percent(model.progress)}</span>
       </div>
       <Progress
@@ -33,15 +31,4 @@ export function RegistrationProgress({ model }: { model: Model }) {
       <div className={`${classes.sub} num`}>{detail.join(" · ") || model.reason || "\u00a0"}</div>
     </div>
   );
-}
-
-interface Phase {
-  phase: string;
-  bytes_done: number;
-  bytes_total: number;
-}
-
-function progressOf(model: Model): Phase {
-  const { phase = "", bytes_done = 0, bytes_total = 0 } = model as Partial<Phase>;
-  return { phase: phase || (model.progress > 0 ? "fetching" : "queued"), bytes_done, bytes_total };
 }

@@ -27,7 +27,13 @@ function Name({ model }: { model: Model }) {
         {model.name}
       </Link>
       <span className={classes.sub}>
-        {[model.architecture, model.licence].filter(Boolean).join(" · ") || t.models.kinds[model.source_kind]}
+        {[
+          model.tenant && t.models.ownedBy(model.tenant.name),
+          model.architecture || t.models.kinds[model.source_kind],
+          model.licence,
+        ]
+          .filter(Boolean)
+          .join(" · ")}
       </span>
     </div>
   );
