@@ -9,6 +9,10 @@
 #include "kv.h"
 #include "memory.h"
 
+// Elements from one row of scores to the next: whole groups of four blocks, and some more so that 16 rows lie in different
+// sets of the first cache.
+constexpr size_t row_stride(int num_blocks) { return size_t((num_blocks + 3) / 4 * 4 + 1) * kBlock; }
+
 struct AttentionScratch {
     Buffer<float> scores;      // [16][stride]
     Buffer<bf16> weights;      // [16][stride]
@@ -17,7 +21,7 @@ struct AttentionScratch {
     alignas(64) float out[kTile * 64];
 
     void fit(int num_blocks, int head_dim) {
-        const size_t stride = size_t((num_blocks + 3) / 4 * 4) * kBlock;
+        const size_t stride = row_stride(num_blocks);
         if (scores.size() < kTile * stride) scores.resize(kTile * stride), weights.resize(kTile * stride);
         if (widened.size() < size_t(4 * kBlock * head_dim)) widened.resize(4 * kBlock * head_dim);
     }
@@ -33,15 +37,22 @@ struct Attention {
     int first[kTile], last[kTile];   // the tokens each row sees, relative to the first block: [first, last)
     int num_blocks;
     float scale;
-    const uint8_t* const* next;   // blocks of the task after this one, to be fetched meanwhile
+    const uint8_t* const* next;   // blocks of the task after this one
     int num_next;
 
-    // Half of block b of the next task: memory keeps reading while this task computes.
-    void fetch(int b, bool values) const {
-        if (b < num_next) prefetch(next[b] + (values ? layout.half() : 0), static_cast<int>(layout.half()));
+    // The first lines of what is read some blocks later: the processor follows a run that has begun by itself, and does so
+    // faster than it takes orders for each line (13.4 against 9.6 GB/s a core, measured).
+    static void start(const uint8_t* run) { prefetch(run, 256); }
+    void start_after_keys(int b) const {
+        if (b < num_blocks) start(scratch.blocks[b]);
+        else if (b < 2 * num_blocks) start(scratch.blocks[b - num_blocks] + layout.half());
+    }
+    void start_after_values(int b) const {
+        if (b < num_blocks) start(scratch.blocks[b] + layout.half());
+        else if (b - num_blocks < num_next) start(next[b - num_blocks]);
     }
 
-    size_t stride() const { return size_t((num_blocks + 3) / 4 * 4) * kBlock; }
+    size_t stride() const { return row_stride(num_blocks); }
     const float* key_scales(int b) const { return reinterpret_cast<const float*>(scratch.blocks[b] + 2 * layout.half()); }
     const float* value_scales(int b) const { return key_scales(b) + kBlock; }
 
@@ -67,7 +78,7 @@ struct Attention {
             const bf16* k[4];
             for (int j = 0; j < 4; ++j) {
                 const int at = b + j < num_blocks ? b + j : num_blocks - 1;
-                fetch(b + j, false);
+                start_after_keys(b + 4 + j);
                 k[j] = keys(at, j);
             }
             float* to = scratch.scores.data() + size_t(b) * kBlock;
@@ -101,47 +112,51 @@ struct Attention {
     float soften(int r) {
         float* scores = scratch.scores.data() + r * stride();
         bf16* weights = scratch.weights.data() + r * stride();
-        const IVec lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+        const int begin = first[r] / kBlock, end = (last[r] + kBlock - 1) / kBlock;   // the blocks it sees some of
+        const bool plain = layout.bits == 16;
         Vec most = splat(-INFINITY);
-        for (int b = 0; b < num_blocks; ++b) {
-            const IVec token = lanes + b * kBlock;
-            Vec s = load(scores + b * kBlock) * scale;
-            if (layout.bits == 8) s = s * load(key_scales(b));
-            s = (token >= first[r]) & (token < last[r]) ? s : splat(-INFINITY);
-            store(scores + b * kBlock, s);
-            most = larger(most, s);
+        for (int b = begin; b < end; ++b) {
+            float* s = scores + b * kBlock;
+            if (!plain) store(s, load(s) * load(key_scales(b)));
+            if (b == begin || b == end - 1) hide(s, first[r] - b * kBlock, last[r] - b * kBlock);
+            most = larger(most, load(s));
         }
-        const float top = maximum(most);
+        const float factor = scale * kLog2E, top = maximum(most) * factor;
+        memset(weights, 0, begin * kBlock * sizeof *weights);
         Vec total = {};
-        for (int b = 0; b < num_blocks; ++b) {
-            const Vec s = load(scores + b * kBlock);
-            Vec p = exponential(s - top);
-            p = s == -INFINITY ? Vec{} : p;
+        for (int b = begin; b < end; ++b) {
+            Vec p = power_of_two(load(scores + b * kBlock) * factor - top);
             total += p;
-            if (layout.bits == 8) p = p * load(value_scales(b));
+            if (!plain) p = p * load(value_scales(b));
             store_bf16(weights + b * kBlock, p);
         }
+        memset(weights + end * kBlock, 0, (num_blocks - end) * kBlock * sizeof *weights);
         return sum(total);
+    }
+
+    // Scores of one block outside [from, to) to minus infinity.
+    static void hide(float* s, int from, int to) {
+        const IVec token = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+        store(s, (token >= from) & (token < to) ? load(s) : splat(-INFINITY));
     }
 
     // out[16][16 * groups] = P V for the head's dimensions from 16 * group on; 2 or 4 groups.
     template <int groups>
     void mix(int group) {
         const size_t stride = this->stride();
-        const size_t row = size_t(layout.head_dim) * 2;  // elements of a token pair
 #ifdef BERTH_AMX
         if (amx) {
             _tile_zero(0); _tile_zero(1);
             if (groups == 4) { _tile_zero(2); _tile_zero(3); }
             for (int b = 0; b < num_blocks; ++b) {
-                if (group == 0) fetch(b, true);
-                const bf16* v = values(b, b & 3) + group * 32;
+                start_after_values(b + 3);
+                const bf16* v = values(b, b & 3) + group * kGroup;
                 _tile_loadd(6, scratch.weights.data() + b * kBlock, stride * 2);
-                _tile_loadd(7, v, row * 2); _tile_dpbf16ps(0, 6, 7);
-                _tile_loadd(7, v + 32, row * 2); _tile_dpbf16ps(1, 6, 7);
+                _tile_loadd(7, v, 64); _tile_dpbf16ps(0, 6, 7);
+                _tile_loadd(7, v + kGroup, 64); _tile_dpbf16ps(1, 6, 7);
                 if (groups == 4) {
-                    _tile_loadd(7, v + 64, row * 2); _tile_dpbf16ps(2, 6, 7);
-                    _tile_loadd(7, v + 96, row * 2); _tile_dpbf16ps(3, 6, 7);
+                    _tile_loadd(7, v + 2 * kGroup, 64); _tile_dpbf16ps(2, 6, 7);
+                    _tile_loadd(7, v + 3 * kGroup, 64); _tile_dpbf16ps(3, 6, 7);
                 }
             }
             _tile_stored(0, scratch.out, 256);
@@ -152,10 +167,10 @@ struct Attention {
 #endif
         memset(scratch.out, 0, sizeof scratch.out);
         for (int b = 0; b < num_blocks; ++b) {
-            const bf16* v = values(b, b & 3) + group * 32;
+            const bf16* v = values(b, b & 3) + group * kGroup;
             for (int g = 0; g < groups; ++g)
-                portable_product(scratch.out + g * kTile, 64, scratch.weights.data() + b * kBlock, stride, v + g * 32, row,
-                                 rows, kBlock / 2);
+                portable_product(scratch.out + g * kTile, 64, scratch.weights.data() + b * kBlock, stride, v + g * kGroup,
+                                 32, rows, kBlock / 2);
         }
     }
 

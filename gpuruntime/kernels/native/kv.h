@@ -5,10 +5,11 @@
 
 #include "tile.h"
 
-constexpr int kBlock = 16;  // tokens of a KV block
+constexpr int kBlock = 16;        // tokens of a KV block
+constexpr int kGroup = kBlock * 16;   // elements of V of 16 dimensions
 
-// One layer's K and V of one block and KV head: K as [head_dim / 2 pairs][16 tokens][2], then V as [8 token pairs]
-// [head_dim][2]. In int8 each run of 32 is [even 16 | odd 16] and the tokens' scales follow: 16 of K, 16 of V.
+// One layer's K and V of one block and KV head: K as [head_dim / 2 pairs][16 tokens][2], then V as [head_dim / 16 groups]
+// [8 token pairs][16][2], each read from its first byte to its last. In int8 each run of 32 is [even 16 | odd 16] and the tokens' scales follow: 16 of K, 16 of V.
 struct KvLayout {
     int head_dim, bits;
     size_t half() const { return size_t(kBlock) * head_dim * bits / 8; }
@@ -31,16 +32,15 @@ struct KvLayout {
     void write_value(uint8_t* block, int slot, const float* v) const {
         if (bits == 8) {
             int8_t* to = reinterpret_cast<int8_t*>(block + half());
-            const int runs = head_dim / kTile;
             write_int8(block, kBlock + slot, v, [&](int i) -> int8_t& {
-                return to[(slot / 2 * runs + i / kTile) * 32 + slot % 2 * 16 + i % kTile];
+                return to[i / kTile * kGroup + slot / 2 * 32 + slot % 2 * 16 + i % kTile];
             });
             return;
         }
         for (int i = 0; i < head_dim; i += 16) {
             alignas(64) bf16 h[16];
             store_bf16(h, load(v + i));
-            uint8_t* pairs = block + half() + (slot / 2 * head_dim + i) * 4;
+            uint8_t* pairs = block + half() + (i * kBlock + slot / 2 * 32) * 2;
             UVec both;
             memcpy(&both, pairs, sizeof both);
             both = slot % 2 ? (both & 0xffff) | extend(h) << 16 : (both & 0xffff0000) | extend(h);

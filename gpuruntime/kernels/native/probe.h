@@ -25,7 +25,7 @@ inline double product_rate(int threads, bool int8, bool amx) {
 #endif
         for (int round = 0; round < kRounds; ++round) {
             if (!int8) {
-                multiply(c, kPair, a.data(), kDeep, b.data(), kDeep / kDepth, kPair, amx, false);
+                multiply(c, kPair, a.data(), kDeep, b.data(), kDeep / kDepth, kPair, amx, false, false);
                 continue;
             }
             const auto* tiles = reinterpret_cast<const int8_t*>(b.data());

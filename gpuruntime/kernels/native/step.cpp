@@ -177,31 +177,41 @@ private:
         return 1.0f / std::sqrt(sum(squares) / size + model_.eps);
     }
 
-    // Products of the units' columns with all rows of a; done(unit, c, columns) finishes one unit, c [rows][columns].
+    // Products of the units' columns with all rows of a. done(unit, from, count, c) finishes rows [from, from + count) of one
+    // unit while they are close, c [count][columns].
     template <class Done>
     void product(int member, const Matrix& w, const bf16* a, int rows, int columns, Done done) {
-        Scratch& s = scratch_[member];
         const int pairs = columns / kPair, depth = w.scale ? 2 * kDepth : kDepth, steps = round_up(w.depth, depth) / depth;
+        const int passes = w.scale || rows <= kPair ? 1 : (steps + kStepsClose - 1) / kStepsClose;
         const size_t pair = size_t(steps) * depth * kPair;
         const auto [begin, end] = share(member, (w.columns + columns - 1) / columns);
         shape_products(rows);
-        for (int unit = begin; unit < end; ++unit) {
-            for (int p = 0; p < pairs; ++p) {
-                const size_t at = (size_t(unit) * pairs + p) * pair;
-                float* c = s.c.data() + p * kPair;
-                if (w.scale) {
-                    for (int row = 0; row < rows; row += kTile)
-                        multiply(c + size_t(row) * columns, columns, planes_, row, static_cast<const int8_t*>(w.tiles) + at, steps,
-                                 std::min(kTile, rows - row), amx_, row == 0);
-                } else {
-                    for (int row = 0; row < rows; row += kPair)
-                        multiply(c + size_t(row) * columns, columns, a + size_t(row) * stride_, stride_,
-                                 static_cast<const bf16*>(w.tiles) + at, steps, std::min(kPair, rows - row), amx_, row == 0);
-                }
-            }
-            if (w.scale || w.bias) finish(w, s.c.data(), unit * columns, rows, columns);
-            done(unit, s.c.data());
+        for (int unit = begin; unit < end; ++unit)
+            for (int p = 0; p < pairs; ++p)
+                for (int pass = 0; pass < passes; ++pass)
+                    for (int from = 0; from < rows; from += kPair) {
+                        const int count = std::min(kPair, rows - from);
+                        float* c = scratch_[member].c.data() + size_t(from) * columns;
+                        multiply_pair(c + p * kPair, columns, w, (size_t(unit) * pairs + p) * pair, a, from, count,
+                                      steps * pass / passes, steps * (pass + 1) / passes);
+                        if (p + 1 < pairs || pass + 1 < passes) continue;
+                        if (w.scale || w.bias) finish(w, c, unit * columns, count, columns);
+                        done(unit, from, count, c);
+                    }
+    }
+
+    // Steps [begin, end) of rows [from, from + count) with the pair of columns at `at`.
+    void multiply_pair(float* c, int columns, const Matrix& w, size_t at, const bf16* a, int from, int count, int begin, int end) {
+        const bool fetch = from == 0;
+        if (!w.scale) {
+            multiply(c, columns, a + size_t(from) * stride_ + begin * kDepth, stride_,
+                     static_cast<const bf16*>(w.tiles) + at + size_t(begin) * 2 * kTileElements, end - begin, count, amx_, fetch,
+                     begin > 0);
+            return;
         }
+        for (int row = 0; row < count; row += kTile)
+            multiply(c + size_t(row) * columns, columns, planes_, from + row, static_cast<const int8_t*>(w.tiles) + at, end,
+                     std::min(kTile, count - row), amx_, fetch && row == 0);
     }
 
     static void finish(const Matrix& w, float* c, int column, int rows, int columns) {
@@ -216,11 +226,11 @@ private:
 
     void qkv(int member, const Layer& layer, int index) {
         const int dim = model_.head_dim;
-        product(member, layer.qkv, x_.data(), batch_->tokens, dim, [&](int head, float* c) {
+        product(member, layer.qkv, x_.data(), batch_->tokens, dim, [&](int head, int from, int count, float* c) {
             const bool query = head < model_.heads, key = !query && head < model_.heads + model_.kv_heads;
             const float* norm = query ? layer.q_norm : key ? layer.k_norm : nullptr;
-            for (int t = 0; t < batch_->tokens; ++t) {
-                float* v = c + size_t(t) * dim;
+            for (int t = from; t < from + count; ++t) {
+                float* v = c + size_t(t - from) * dim;
                 if (norm) scale_head(v, norm);
                 if (query || key) rotate(v, position(t));
                 if (query) {
@@ -322,9 +332,9 @@ private:
     }
 
     void add(int member, const Matrix& w, const bf16* a) {
-        product(member, w, a, batch_->tokens, kPair, [&](int unit, float* c) {
-            for (int t = 0; t < batch_->tokens; ++t) {
-                float* to = &residual_[size_t(t) * model_.hidden + unit * kPair];
+        product(member, w, a, batch_->tokens, kPair, [&](int unit, int from, int count, const float* c) {
+            for (int t = 0; t < count; ++t) {
+                float* to = &residual_[size_t(from + t) * model_.hidden + unit * kPair];
                 store(to, load(to) + load(c + t * kPair));
                 store(to + 16, load(to + 16) + load(c + t * kPair + 16));
             }
@@ -332,12 +342,12 @@ private:
     }
 
     void gate_up(int member, const Layer& layer) {
-        product(member, layer.gate_up, x_.data(), batch_->tokens, kPair, [&](int unit, float* c) {
-            for (int t = 0; t < batch_->tokens; ++t) {
+        product(member, layer.gate_up, x_.data(), batch_->tokens, kPair, [&](int unit, int from, int count, const float* c) {
+            for (int t = 0; t < count; ++t) {
                 const Vec gate = load(c + t * kPair), up = load(c + t * kPair + 16);
                 const Vec low = gate < 0 ? gate : -gate, e = exponential(low);   // e^-|gate|
                 const Vec sigmoid = (gate < 0 ? e : splat(1.0f)) / (e + 1.0f);
-                store_bf16(&y_[size_t(t) * stride_ + unit * 16], gate * sigmoid * up);
+                store_bf16(&y_[size_t(from + t) * stride_ + unit * 16], gate * sigmoid * up);
             }
         });
     }
@@ -348,10 +358,10 @@ private:
         const int rows = batch_->wanted, vocab = model_.vocab;
         const IVec lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
         IVec strange = {};
-        product(member, model_.head, x_.data(), rows, kPair, [&](int unit, float* c) {
-            for (int row = 0; row < rows; ++row)
+        product(member, model_.head, x_.data(), rows, kPair, [&](int unit, int from, int count, const float* c) {
+            for (int row = from; row < from + count; ++row)
                 for (int i = 0; i < kPair; i += 16) {
-                    const Vec v = load(c + row * kPair + i);
+                    const Vec v = load(c + (row - from) * kPair + i);
                     const IVec id = lanes + (unit * kPair + i);
                     strange |= (v - v != 0);
                     if (batch_->logits) {

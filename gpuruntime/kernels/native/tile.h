@@ -51,11 +51,16 @@ INLINE void shorten(int8_t* p, IVec v) { Byte b = __builtin_convertvector(v, Byt
 
 INLINE Vec widen(const bf16* p) { return (Vec)(extend(p) << 16); }
 INLINE Vec widen(const int8_t* p) { return __builtin_convertvector(extend(p), Vec); }
-// Round to nearest, ties to even.
+// Round to nearest, ties to even. The instruction takes denormals as zero, as a step's products do in any case.
 INLINE void store_bf16(bf16* p, Vec v) {
+#ifdef __AVX512BF16__
+    const __m256bh rounded = _mm512_cvtneps_pbh((__m512)v);
+    memcpy(p, &rounded, sizeof rounded);
+#else
     UVec u = (UVec)v;
     u += 0x7fff + ((u >> 16) & 1);
     shorten(p, u >> 16);
+#endif
 }
 INLINE Vec larger(Vec a, Vec b) { return a > b ? a : b; }
 // Running |largest| by bits, which order like the values and put infinity and NaN on top, so that neither gets lost.
@@ -63,16 +68,17 @@ INLINE IVec larger_magnitude(IVec most, Vec v) {
     const IVec bits = (IVec)v & 0x7fffffff;
     return bits > most ? bits : most;
 }
-INLINE float sum(Vec v) {
-    float total = 0;
-    for (int i = 0; i < 16; ++i) total += v[i];
-    return total;
+// The lanes of v moved down by 8, 4, 2 and 1 in turn meet those below.
+template <class Join>
+INLINE float fold(Vec v, Join join) {
+    v = join(v, __builtin_shuffle(v, IVec{8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7}));
+    v = join(v, __builtin_shuffle(v, IVec{4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11}));
+    v = join(v, __builtin_shuffle(v, IVec{2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13}));
+    v = join(v, __builtin_shuffle(v, IVec{1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14}));
+    return v[0];
 }
-INLINE float maximum(Vec v) {
-    float most = v[0];
-    for (int i = 1; i < 16; ++i) most = v[i] > most ? v[i] : most;
-    return most;
-}
+INLINE float sum(Vec v) { return fold(v, [](Vec a, Vec b) { return a + b; }); }
+INLINE float maximum(Vec v) { return fold(v, larger); }
 
 // The float whose bits are the largest of 16 that ``larger_magnitude`` kept.
 INLINE float magnitude(IVec bits) {
@@ -83,20 +89,22 @@ INLINE float magnitude(IVec bits) {
     return value;
 }
 
-// e^x for x <= 0: 2^n times a polynomial of the rest (degree 6, Taylor in ln 2; relative error below 2e-7). NaN stays.
-INLINE Vec exponential(Vec x) {
-    x = larger(splat(-87.0f), x);
-    Vec t = x * 1.44269504f;
-    IVec n = __builtin_convertvector(t - 0.5f, IVec);   // truncation, so this rounds half away from zero
-    Vec f = (t - __builtin_convertvector(n, Vec)) * 0.693147181f;
-    Vec p = f * 0.00138888889f + 0.00833333333f;
-    p = p * f + 0.0416666667f;
-    p = p * f + 0.166666667f;
-    p = p * f + 0.5f;
+// 2^x for x <= 0, and 0 below -126: 2^n times a polynomial of the rest (degree 5, minimax on [-0.5, 0.5], relative error below
+// 1e-7). NaN stays.
+INLINE Vec power_of_two(Vec x) {
+    x = larger(splat(-127.0f), x);
+    const IVec n = __builtin_convertvector(x - 0.5f, IVec);   // truncation, so this rounds half away from zero
+    const Vec f = x - __builtin_convertvector(n, Vec);
+    Vec p = f * 1.3264698e-3f + 9.671509e-3f;
+    p = p * f + 5.550734e-2f;
+    p = p * f + 0.24022242f;
+    p = p * f + 0.693147f;
     p = p * f + 1.0f;
-    p = p * f + 1.0f;
-    return (Vec)((IVec)p + (n << 23));
+    return x < -126.0f ? Vec{} : (Vec)((IVec)p + (n << 23));
 }
+constexpr float kLog2E = 1.44269504f;
+// e^x for x <= 0.
+INLINE Vec exponential(Vec x) { return power_of_two(x * kLog2E); }
 
 // C[rows][16] (row stride ldc) += A[rows][2 * pairs] B[pairs][16][2] (row stride ldb elements).
 INLINE void portable_product(float* c, size_t ldc, const bf16* a, size_t lda, const bf16* b, size_t ldb, int rows, int pairs) {
@@ -142,9 +150,8 @@ INLINE void widen_pairs(bf16* to, size_t ldt, const int8_t* from, size_t ldf, in
 }
 
 INLINE void prefetch(const void* p, int bytes) {
-    for (int i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(p) + i, 0, 3);
+    for (int i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(p) + i, 0, 2);
 }
-
 #ifdef BERTH_AMX
 struct alignas(64) TileShapes {
     uint8_t palette = 1, start_row = 0, reserved[14] = {};
