@@ -4,7 +4,7 @@ interface Props {
   /** 0 to 1; more is drawn full. */
   value: number;
   label: string;
-  tone: "accent" | "good" | "late";
+  tone: "accent" | "good" | "late" | "bad";
   /** Where the target stands, 0 to 1. */
   mark?: number;
 }

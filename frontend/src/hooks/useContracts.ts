@@ -1,14 +1,71 @@
-import { useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { api, collect, unwrap } from "../api/client";
+import type { Contract, ContractChange, ContractCreate, ContractState } from "../api/types";
+import { useCreate } from "./useCreate";
+import { useEdit } from "./useEdit";
+import type { ListQuery } from "./useList";
 
-/** The open contracts of one tenant, on its own deployments and on others'; `everyones`: without a tenant, all. */
+/** The contracts in force of one tenant, on its own deployments and on others'; `everyones`: without a tenant, all. */
 export function useContracts(tenant: string | undefined, everyones = false) {
   return useQuery({
-    queryKey: ["contracts", tenant ?? null],
+    queryKey: ["contracts", "current", tenant ?? null],
     enabled: tenant !== undefined || everyones,
     queryFn: () =>
       collect((cursor) =>
-        unwrap(api.GET("/api/v1/contracts", { params: { query: { tenant, open: true, cursor } } })),
+        unwrap(api.GET("/api/v1/contracts", { params: { query: { tenant, state: "current", cursor } } })),
       ),
+  });
+}
+
+export interface ContractFilters extends ListQuery {
+  tenant?: string;
+  deployment?: string;
+  service_class?: string;
+  state?: ContractState;
+}
+
+export function useContractPage(query: ContractFilters) {
+  return useQuery({
+    queryKey: ["contracts", "page", query],
+    placeholderData: keepPreviousData,
+    queryFn: () => unwrap(api.GET("/api/v1/contracts", { params: { query } })),
+  });
+}
+
+/** Every version of the contract that this one is a version of, newest first. */
+export function useVersions(id: string | undefined) {
+  return useQuery({
+    queryKey: ["contracts", "versions", id],
+    enabled: id !== undefined,
+    queryFn: () => unwrap(api.GET("/api/v1/contracts/{id}/versions", { params: { path: { id: id ?? "" } } })),
+  });
+}
+
+const REFRESH = ["contracts", "classes", "deployments"];
+
+export function useCreateContract() {
+  return useCreate(
+    (body: ContractCreate, headers) => api.POST("/api/v1/contracts", { body, headers }),
+    REFRESH,
+  );
+}
+
+export function useEditContract(id: string | undefined) {
+  const params = { path: { id: id ?? "" } };
+  return useEdit<Contract, ContractChange>({
+    key: id ? ["contracts", id] : null,
+    read: () => api.GET("/api/v1/contracts/{id}", { params }),
+    write: (body, headers) => api.PATCH("/api/v1/contracts/{id}", { params, body, headers }),
+    refresh: REFRESH,
+  });
+}
+
+/** Ends it now, or at a time to come. */
+export function useEndContract() {
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: ({ id, at }: { id: string; at: string | null }) =>
+      unwrap(api.POST("/api/v1/contracts/{id}/end", { params: { path: { id } }, body: { at } })),
+    onSuccess: () => Promise.all(REFRESH.map((word) => queries.invalidateQueries({ queryKey: [word] }))),
   });
 }

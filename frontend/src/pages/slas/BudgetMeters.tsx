@@ -1,0 +1,95 @@
+import type { Attained } from "../../api/types";
+import { Meter } from "../../components/Meter";
+import { StatTile } from "../../components/StatTile";
+import { t } from "../../i18n";
+import { decimal, integer, percent } from "../../lib/format";
+import classes from "./Slas.module.css";
+
+const words = t.slas.attainment;
+
+/** Where an alert fires by default; the meters end there. */
+const FAST = 14.4;
+const SLOW = 6;
+
+type Tone = "good" | "late" | "bad";
+
+export function budgetTone(left: number | null): Tone | undefined {
+  if (left === null) return undefined;
+  if (left < 0) return "bad";
+  return left < 0.2 ? "late" : "good";
+}
+
+export function burnTone(rate: number | null, alert: number): Tone | undefined {
+  if (rate === null) return undefined;
+  if (rate >= alert) return "bad";
+  return rate > 1 ? "late" : "good";
+}
+
+const inText = { good: "good", late: "warn", bad: "bad" } as const;
+
+function Burn({ label, rate, alert }: { label: string; rate: number | null; alert: number }) {
+  const tone = burnTone(rate, alert);
+  return (
+    <div className={classes.meter}>
+      <StatTile
+        label={label}
+        hint={words.burnMeterHint}
+        value={rate === null ? "–" : `${decimal(rate)}×`}
+        tone={tone && inText[tone]}
+        testId={`burn-${alert}`}
+      />
+      <Meter
+        value={(rate ?? 0) / alert}
+        mark={1 / alert}
+        tone={tone ?? "good"}
+        label={`${label}: ${decimal(rate)}`}
+      />
+    </div>
+  );
+}
+
+/** The promise, its error budget, and how fast that burns. */
+export function BudgetMeters({ total }: { total: Attained }) {
+  const { budget } = total;
+  const left = budgetTone(budget.budget_left);
+  const target = budget.target;
+  const kept = total.attainment !== null && target !== null && total.attainment >= target;
+  return (
+    <div className={classes.meters} data-testid="budget">
+      <div className={classes.meter}>
+        <StatTile
+          label={words.title}
+          hint={t.overview.tiles.attainment.hint}
+          value={percent(total.attainment)}
+          unit={target === null ? undefined : t.overview.tiles.ofTarget(percent(target))}
+          tone={total.attainment === null ? undefined : kept ? "good" : "bad"}
+          detail={`${words.good(integer(total.good))} ${t.overview.of(integer(total.offered))}`}
+          testId="attained"
+        />
+        <Meter
+          value={total.attainment ?? 0}
+          mark={target ?? undefined}
+          tone={kept ? "good" : "late"}
+          label={`${words.title}: ${percent(total.attainment)}`}
+        />
+      </div>
+      <div className={classes.meter}>
+        <StatTile
+          label={words.budgetLeft}
+          hint={words.budgetHint}
+          value={percent(budget.budget_left)}
+          tone={left && inText[left]}
+          detail={words.spent(integer(budget.bad), decimal(budget.allowed))}
+          testId="budget-left"
+        />
+        <Meter
+          value={Math.max(0, budget.budget_left ?? 0)}
+          tone={left ?? "good"}
+          label={`${words.budgetLeft}: ${percent(budget.budget_left)}`}
+        />
+      </div>
+      <Burn label={words.burn1} rate={budget.burn_rate_1h} alert={FAST} />
+      <Burn label={words.burn6} rate={budget.burn_rate_6h} alert={SLOW} />
+    </div>
+  );
+}

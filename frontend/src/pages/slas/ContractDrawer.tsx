@@ -1,0 +1,153 @@
+import { Alert, NumberInput, Select, SimpleGrid, Skeleton, TextInput } from "@mantine/core";
+import { useForm } from "@mantine/form";
+import { notifications } from "@mantine/notifications";
+import type { ReactNode } from "react";
+import { ConflictNotice } from "../../components/ConflictNotice";
+import { FormDrawer } from "../../components/FormDrawer";
+import { TenantSelect } from "../../components/TenantSelect";
+import { useClasses } from "../../hooks/useClasses";
+import { useCreateContract, useEditContract } from "../../hooks/useContracts";
+import { useDeployments } from "../../hooks/useDeployments";
+import { useScope } from "../../hooks/useScope";
+import { t } from "../../i18n";
+import { classLine } from "../deployments/classLine";
+import { type ContractValues, changeOf, checkContract, NEW_CONTRACT, valuesOf } from "./contractForm";
+import classes from "./Slas.module.css";
+
+const words = t.slas.contracts.form;
+
+type Limit = Exclude<keyof ContractValues, "tenant" | "deployment" | "service_class" | "valid_from">;
+const LIMITS: { name: Limit; min: number; step: number }[] = [
+  { name: "guaranteed_requests_per_min", min: 1, step: 10 },
+  { name: "burst_requests_per_min", min: 0, step: 10 },
+  { name: "guaranteed_tokens_per_min", min: 1, step: 1000 },
+  { name: "burst_tokens_per_min", min: 0, step: 1000 },
+  { name: "max_concurrency", min: 1, step: 1 },
+  { name: "weight", min: 1, step: 1 },
+];
+
+interface FormProps {
+  initial: ContractValues;
+  editing: boolean;
+  onSubmit: (values: ContractValues) => void;
+  drawer: Omit<Parameters<typeof FormDrawer>[0], "onSubmit" | "children">;
+  notice: ReactNode;
+}
+
+function ContractForm({ initial, editing, onSubmit, drawer, notice }: FormProps) {
+  const form = useForm({ initialValues: initial, validate: (values) => checkContract(values) });
+  const deployments = useDeployments(undefined);
+  const levels = useClasses();
+  const level = levels.data?.find((one) => one.id === form.values.service_class);
+  return (
+    <FormDrawer {...drawer} size={560} onSubmit={form.onSubmit(onSubmit)}>
+      {notice}
+      <TenantSelect disabled={editing} {...form.getInputProps("tenant")} />
+      <Select
+        label={words.deployment}
+        description={words.deploymentHint}
+        placeholder={words.choose}
+        data={(deployments.data ?? []).map((d) => ({ value: d.id, label: d.name }))}
+        searchable
+        disabled={editing}
+        {...form.getInputProps("deployment")}
+      />
+      <Select
+        label={words.class}
+        description={level ? classLine(level) : words.classHint}
+        placeholder={words.choose}
+        data={(levels.data ?? []).map((c) => ({ value: c.id, label: c.name }))}
+        allowDeselect={false}
+        {...form.getInputProps("service_class")}
+      />
+      <fieldset className={classes.group}>
+        <legend>{words.limits}</legend>
+        <SimpleGrid cols={{ base: 1, xs: 2 }} spacing="sm">
+          {LIMITS.map(({ name, ...range }) => (
+            <NumberInput
+              key={name}
+              label={words.fields[name].label}
+              description={words.fields[name].hint}
+              placeholder={words.none}
+              allowDecimal={false}
+              allowNegative={false}
+              thousandSeparator=","
+              {...range}
+              {...form.getInputProps(name)}
+            />
+          ))}
+        </SimpleGrid>
+      </fieldset>
+      <TextInput
+        type="datetime-local"
+        label={words.from}
+        description={words.fromHint}
+        {...form.getInputProps("valid_from")}
+      />
+    </FormDrawer>
+  );
+}
+
+interface Props {
+  creating: boolean;
+  id: string | undefined;
+  onClose: () => void;
+}
+
+/** A new contract, or a change: the next version of one, from now or from a time to come. */
+export function ContractDrawer({ creating, id, onClose }: Props) {
+  const { current } = useScope();
+  const create = useCreateContract();
+  const edit = useEditContract(id);
+  const close = () => {
+    create.reset();
+    edit.reset();
+    onClose();
+  };
+  const done = (message: string) => () => {
+    notifications.show({ message });
+    close();
+  };
+  const submit = (values: ContractValues) => {
+    const change = changeOf(values);
+    if (id) return edit.save(change, done(t.slas.contracts.changed));
+    const body = { ...change, tenant: values.tenant, deployment: values.deployment };
+    return create.mutate(body, { onSuccess: done(t.slas.contracts.created) });
+  };
+  const drawer = {
+    opened: creating || id !== undefined,
+    title: id ? t.slas.contracts.change : t.slas.contracts.create,
+    submit: id ? t.actions.save : t.actions.create,
+    busy: create.isPending || edit.busy,
+    error: create.error ?? edit.error,
+    onClose: close,
+    disabled: edit.loading,
+    testId: "contract-form",
+  };
+  if (id && !edit.opened) {
+    return (
+      <FormDrawer {...drawer} size={560} onSubmit={(event) => event.preventDefault()}>
+        <Skeleton height={300} />
+      </FormDrawer>
+    );
+  }
+  return (
+    <ContractForm
+      key={`${id ?? "new"} ${edit.version}`}
+      initial={edit.opened ? valuesOf(edit.opened) : { ...NEW_CONTRACT, tenant: current?.tenant ?? "" }}
+      editing={id !== undefined}
+      onSubmit={submit}
+      drawer={drawer}
+      notice={
+        id && (
+          <>
+            <ConflictNotice edit={edit as never} />
+            <Alert variant="light" p="xs">
+              {words.newVersion}
+            </Alert>
+          </>
+        )
+      }
+    />
+  );
+}
