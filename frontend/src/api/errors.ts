@@ -5,12 +5,15 @@ export interface Problem {
   detail: string;
   code?: string;
   field?: string;
+  retryAfter?: number;
 }
 
 export class ApiError extends Error {
   readonly status: number;
   readonly code: string | undefined;
   readonly field: string | undefined;
+  /** Seconds after which it is worth trying again, where the server says so. */
+  readonly retryAfter: number | undefined;
 
   constructor(problem: Problem) {
     super(problem.detail || problem.title);
@@ -18,6 +21,7 @@ export class ApiError extends Error {
     this.status = problem.status;
     this.code = problem.code;
     this.field = problem.field;
+    this.retryAfter = problem.retryAfter;
   }
 }
 
@@ -33,5 +37,6 @@ export function toApiError(status: number, body: unknown): ApiError {
     detail: text(b.detail),
     code: text(b.code) || undefined,
     field: text(b.field) || undefined,
+    retryAfter: typeof b.retry_after === "number" ? b.retry_after : undefined,
   });
 }

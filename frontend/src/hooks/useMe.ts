@@ -18,7 +18,8 @@ export function useMe() {
 
 export function useSignIn() {
   return useMutation({
-    mutationFn: (body: { email: string; password: string }) => unwrap(api.POST("/api/v1/session", { body })),
+    mutationFn: (body: { email: string; password: string; code: string }) =>
+      unwrap(api.POST("/api/v1/session", { body })),
   });
 }
 

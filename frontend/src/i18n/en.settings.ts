@@ -135,5 +135,8 @@ export const enSettings = {
     disableTitle: "Turn the second factor off?",
     disableText: "Your password alone will sign you in. Enter a code of the app, or a recovery code.",
     disabled: "The second factor is off",
+    left: (n: number) => `${n} recovery codes are left.`,
+    renew: "New recovery codes",
+    renewText: "The codes you have now become void. Enter a code of the app.",
   },
 };

@@ -6,4 +6,28 @@ export const enSignin = {
   submit: "Sign in",
   ended: "Your session has ended. Sign in again to go on where you were.",
   foot: "First start? The terminal that runs Berth shows the operator's sign-in.",
+  code: "Code of your authenticator app",
+  codeHint: "Six digits. Lost the app? Enter a recovery code.",
+  codeTitle: "One more step",
+  codeText: (email: string) => `Your password is right. Now confirm that it is you, ${email}.`,
+  other: "Sign in as someone else",
+  locked: (wait: string) => `Too many failed attempts. Try again ${wait}, or ask an operator to unlock you.`,
+};
+
+export const enInvitation = {
+  title: (tenant: string) => `Join ${tenant}`,
+  text: (who: string, role: string) => `${who} invited you as ${role}.`,
+  someone: "Someone",
+  until: "The invitation can be accepted until",
+  name: "Your name",
+  password: "Choose a password",
+  passwordHint: "At least 10 characters.",
+  passwordOfAccount: "Your password",
+  hasAccount: "You have an account with this address already: enter its password to join.",
+  accept: "Accept the invitation",
+  goodNow: "You are signed in afterwards.",
+  noToken: "This link is not whole",
+  noTokenText: "Copy it again, to its very end, or ask for another one.",
+  bad: "This invitation cannot be accepted",
+  toSignIn: "Go to sign-in",
 };

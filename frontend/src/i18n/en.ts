@@ -9,6 +9,8 @@ import { enOverview } from "./en.overview";
 import { enPlayground } from "./en.playground";
 import { enSettings } from "./en.settings";
 import { enInvitation, enSignin } from "./en.signin";
+import { enRequests } from "./en.requests";
+import { enUsage } from "./en.usage";
 import { enSlas } from "./en.slas";
 
 /** Every string of the console. A function takes what is put into the sentence. */
@@ -184,6 +186,8 @@ export const en = {
   keys: enKeys,
   playground: enPlayground,
   slas: enSlas,
+  usage: enUsage,
+  requests: enRequests,
   audit: enAudit,
   settings: enSettings,
 };

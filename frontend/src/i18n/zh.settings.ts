@@ -154,5 +154,8 @@ export const zhSettings: typeof enSettings = {
     disableTitle: "关闭第二因素？",
     disableText: "之后仅凭密码即可登录。请输入应用中的验证码或恢复码。",
     disabled: "第二因素已关闭",
+    left: (n) => `剩余 ${n} 个恢复码。`,
+    renew: "新的恢复码",
+    renewText: "现有的恢复码将失效。请输入应用中的验证码。",
   },
 };

@@ -10,6 +10,8 @@ import { zhOverview } from "./zh.overview";
 import { zhPlayground } from "./zh.playground";
 import { zhSettings } from "./zh.settings";
 import { zhInvitation, zhSignin } from "./zh.signin";
+import { zhRequests } from "./zh.requests";
+import { zhUsage } from "./zh.usage";
 import { zhSlas } from "./zh.slas";
 
 /** Simplified Chinese, loaded only by those who chose it. */
@@ -165,6 +167,8 @@ export const zh: Catalogue = {
   keys: zhKeys,
   playground: zhPlayground,
   slas: zhSlas,
+  usage: zhUsage,
+  requests: zhRequests,
   audit: zhAudit,
   settings: zhSettings,
 };
