@@ -5,14 +5,18 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuruntime.backend import Delta, Timings
 from gpuruntime.door.choice import Choice
 from gpuruntime.door.metrics import Metrics
 from gpuruntime.door.spool import Spool
+from gpuruntime.door.trace import finish
 from gpuruntime.goodput import Outcome
 from gpuruntime.protocol import EndedRequest
+
+if TYPE_CHECKING:
+    from gpuruntime.tracing import Trace
 
 log = logging.getLogger("gpuruntime.counting")
 
@@ -47,6 +51,7 @@ class Account:
     running_at_arrival: int | None = None
     queued_at_arrival: int | None = None
     ended: bool = False
+    trace: Trace | None = None
 
     def start(self) -> None:
         """The queue let its first choice into the engine."""
@@ -149,6 +154,8 @@ class Counter:
         ended = account.record(outcome, *self._identity)
         self._spool.append(ended)
         self._metrics.observe(ended)
+        if account.trace is not None:
+            finish(account.trace, ended, account.received_s)
         if outcome not in (Outcome.COMPLETED, Outcome.CLIENT_LEFT):
             log.warning("request_id=%s tenant=%s outcome=%s", ended.request_id, ended.tenant, ended.outcome)
         executed = ended.executed_ideal_s if ended.executed_ideal_s is not None else ended.ideal_s

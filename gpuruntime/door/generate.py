@@ -22,6 +22,7 @@ from gpuruntime.door.replica import Replica
 from gpuruntime.door.respond import send_error
 from gpuruntime.door.run import Run
 from gpuruntime.door.seen import block_hashes
+from gpuruntime.door.trace import begin
 from gpuruntime.protocol import SALT, TENANT, WEIGHT
 
 
@@ -60,10 +61,13 @@ class GenerateEndpoint:
             await send_error(send, error, request_id)
             return
         self._replica.entered(run)
+        run.account.trace = begin(self._replica.tracing, headers, run.account, self._replica.config.deployment)
         try:
             await run.serve(receive, send)
         finally:
             self._replica.left(run)
+            if run.account.trace is not None:
+                run.account.trace.end("refused")  # of no effect on one that was counted
 
     async def _prepare(self, body: bytes, headers: Headers, request_id: str) -> Run:
         received_s = time.monotonic()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpuruntime import tracing
 from gpuruntime.backend import Backend, BackendInfo, BackendStats
 from gpuruntime.door.admission import Admission
 from gpuruntime.door.counting import Counter
@@ -51,6 +52,7 @@ class Replica:
         self.metrics = Metrics(config.served_model_name, lambda: (self.stats(), self.admission.queued))
         self.spool = Spool(config.spool_dir, config.replica_id, self.epoch)
         self.counter = Counter(config.deployment, config.replica_id, self.epoch, self.spool, self.metrics)
+        self.tracing = tracing.start("berth-runtime", config.replica_id)
         self.active: set[Run] = set()
         self.idle = asyncio.Event()
         self.idle.set()

@@ -164,6 +164,8 @@ class Runtime:
                 async with asyncio.timeout(10):
                     await replica.backend.stop()
         await replica.spool.close()
+        if replica.tracing is not None:
+            await asyncio.to_thread(replica.tracing.stop)
         if code == 0:
             replica.become("stopped")
 

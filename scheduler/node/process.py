@@ -25,7 +25,7 @@ from scheduler.node.paths import StateDir, boot_id, write_atomically
 
 ROTATE_BYTES = 8 << 20
 # A runtime learns what it needs from its configuration; of the platform's settings it may see these alone.
-RUNTIME_SETTINGS = frozenset({"BERTH_VLLM_BIN"})
+RUNTIME_SETTINGS = frozenset({"BERTH_VLLM_BIN", "BERTH_OTLP_ENDPOINT"})
 
 
 class ProcessRecord(msgspec.Struct, kw_only=True):

@@ -28,6 +28,7 @@ from berth.gateway.line import Argument, Line, Script
 from berth.gateway.replicas import Replicas
 from berth.gateway.snapshot import Route, Snapshot
 from berth.live import names
+from gpuruntime import tracing
 
 BEAT_S = 1.0
 MODELS = "/v1/models"
@@ -61,6 +62,7 @@ class Gateway:
         self.open: dict[str, Exchange] = {}
         self.ignored: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
+        self.tracing: tracing.Tracing | None = None
         self._redis_url = redis_url
         self._make_keeper = keeper
         self._beat = Script("beat.lua")
@@ -69,6 +71,7 @@ class Gateway:
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         self.session = new_session()
+        self.tracing = tracing.start("berth-gateway", self.id)
         self.replicas = Replicas(self.session)
         self._line = Line(self._redis_url)
         self.admission = Admission(self._line, self.id)
@@ -92,6 +95,8 @@ class Gateway:
         await self.accounts.publish_windows()
         await self.session.close()
         await self._line.close()
+        if self.tracing is not None:
+            await asyncio.to_thread(self.tracing.stop)
 
     async def _beat_forever(self) -> None:
         while True:

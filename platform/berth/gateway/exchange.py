@@ -25,6 +25,7 @@ from berth.gateway.forward import DoorLost, DoorRefused, door_headers, load_of, 
 from berth.gateway.frames import DONE, BadStream, StreamFilter, error_event
 from berth.gateway.outcomes import Judged, judge_exchange, verdict_event, verdict_of
 from berth.gateway.snapshot import Replica, Route
+from berth.gateway.tracing import NO_TRACE, RequestTrace
 from berth.metering.records import OpenRecord
 from gpuruntime.goodput import Outcome, Timeline
 
@@ -55,6 +56,7 @@ class Exchange:
         arrived_us: int,
         *,
         wants_verdict: bool,
+        trace: RequestTrace = NO_TRACE,
     ) -> None:
         self.route = route
         self.request = request
@@ -70,6 +72,7 @@ class Exchange:
         self.judged: Judged | None = None
         self._gateway = gateway
         self._wants_verdict = wants_verdict
+        self._trace = trace
         self._collector = None if request.stream else Collector()
         self._outbox: list[bytes] = []
         self._unread = 0
@@ -94,13 +97,15 @@ class Exchange:
 
     async def run(self, receive: Receive, send: Send) -> None:
         """Until the client has its answer, or is gone. Raises ``ApiError`` 429 when a limit is reached."""
-        first = self._gateway.replicas.choose(self.route, self.request.affinity, set())
+        with self._trace.timed("route"):
+            first = self._gateway.replicas.choose(self.route, self.request.affinity, set())
         reserve = self.request.reserve(self.route.default_max_tokens)
         room = not self.route.limits.bursts or self._gateway.replicas.has_room(self.route.deployment_id)
         try:
-            self.grant = await self._gateway.admission.ask(
-                self.route, self.opened, reserve, first.id if first else "", room=room
-            )
+            with self._trace.timed("admission"):
+                self.grant = await self._gateway.admission.ask(
+                    self.route, self.opened, reserve, first.id if first else "", room=room
+                )
         except ApiError as error:
             self.finish(Outcome.OVER_QUOTA, error.status)
             raise
@@ -274,7 +279,7 @@ class Exchange:
         elapsed_ms = (now_us() - self.line.arrived_us) / 1000
         headers = door_headers(replica, self.route, self.request_id, elapsed_ms)
         body = self.request.for_door()
-        with gateway.replicas.carrying(replica):
+        with gateway.replicas.carrying(replica), self._trace.calling(headers, replica.id):
             self.reached = True
             async with open_stream(gateway.session, replica, self.request.path, headers, body) as answer:
                 gateway.replicas.saw_load(replica, load_of(answer))
@@ -325,6 +330,7 @@ class Exchange:
         if self.judged is not None:
             return
         self.judged = judge_exchange(self, outcome, status, now_us())
+        self._trace.ended(self.judged)
         route, accounts = self.route, self._gateway.accounts
         cell = (route.tenant_id, route.deployment_id, route.class_name)
         accounts.count(cell, self.judged.verdict, self.judged.event, self.line.stalls)

@@ -15,6 +15,7 @@ from berth.gateway.auth import authenticate_soon
 from berth.gateway.errors import ApiError, send_error
 from berth.gateway.exchange import Exchange, now_us
 from berth.gateway.snapshot import Key, Route
+from berth.gateway.tracing import begin
 from berth.metering.records import OpenRecord
 from gpuruntime.openai_api import MAX_BODY_BYTES
 
@@ -54,7 +55,8 @@ async def generate(gateway: Gateway, parse: Parse, headers: dict[bytes, bytes], 
             stream=request.stream,
         )
         wants_verdict = headers.get(b"x-berth-verdict") == b"1"
-        exchange = Exchange(gateway, route, request, opened, arrived_us, wants_verdict=wants_verdict)
+        trace = begin(gateway.tracing, headers, opened, arrived_us)
+        exchange = Exchange(gateway, route, request, opened, arrived_us, wants_verdict=wants_verdict, trace=trace)
         await exchange.run(receive, send)
     except ClientLeft:
         return
