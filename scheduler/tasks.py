@@ -17,13 +17,14 @@ import msgspec
 import redis
 from celery import shared_task
 from django.conf import settings
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.db.models import F
 
-import scheduler.reconcile as plan
+import scheduler.world as plan
 from berth.core import leases
 from berth.core.errors import BerthError
 from berth.core.notify import desired_changed
+from berth.decisions.services import Taken, record_decisions
 from berth.deployments import replicas as services
 from berth.deployments.models import Deployment, DesiredState, Replica, ReplicaState
 from berth.deployments.needs import needs_of_deployment
@@ -32,6 +33,7 @@ from berth.fleet.seats import reserve_seat
 from berth.live import names
 from berth.observability.scheduler import actions as actions_taken
 from berth.observability.scheduler import timed_tick
+from scheduler.reconcile import reconcile as plan_tick
 from scheduler.watch import Watch, look
 
 log = logging.getLogger(__name__)
@@ -62,16 +64,20 @@ def tick(now: float) -> list[plan.Action]:
         observing_since=watch.observing_since,
         failures=_failures(now),
     )
-    actions = plan.reconcile(observed, plan.DesiredWorld(_deployments(rows)), now)
-    for action in actions:
+    desired = plan.DesiredWorld(_deployments(rows))
+    planned = plan_tick(observed, desired, now)
+    made: dict[int, str] = {}
+    for action in planned.actions:
         try:
-            _act(action)
+            made[id(action)] = _act(action)
             actions_taken.labels(type(action).__name__).inc()
         except (BerthError, Replica.DoesNotExist, Deployment.DoesNotExist, Gpu.DoesNotExist) as error:
             # Somebody else was faster: the next tick sees what is and plans anew.
             log.info("action_not_taken", extra={"action": type(action).__name__, "reason": str(error)})
+    taken = [one for one in planned.decisions if one.action is None or id(one.action) in made]
+    _record(taken, made, observed, now)
     _remind_agents()
-    return actions
+    return planned.actions
 
 
 # --- what is and what should be ---------------------------------------------------------------------------------
@@ -91,6 +97,7 @@ def _nodes() -> tuple[plan.Node, ...]:
             name=node.name,
             heard_at=node.last_seen_at.timestamp() if node.last_seen_at is not None else None,
             cordoned=node.cordoned,
+            draining=node.drain_requested_at is not None,
             devices=tuple(devices.get(node.id, ())),
         )
         for node in Node.objects.order_by("name")
@@ -123,21 +130,23 @@ def _deployments(rows: Iterable[plan.Replica]) -> tuple[plan.Deployment, ...]:
     for row in rows:
         if row.run:
             running.setdefault(row.deployment, []).append(row)
-    deployments = Deployment.objects.for_platform().select_related("model").order_by("created_at", "id")
+    deployments = Deployment.objects.for_platform().select_related("model", "service_class")
+    deployments = deployments.order_by("created_at", "id")
     return tuple(_wanted(deployment, running.get(deployment.id, [])) for deployment in deployments)
 
 
 def _wanted(deployment: Deployment, running: list[plan.Replica]) -> plan.Deployment:
+    service_class = deployment.service_class.name
     count = deployment.replica_count if deployment.desired_state == DesiredState.RUNNING else 0
     if running or count == 0:  # the settings behind the figure do not change while one runs
         memory_bytes = max((row.memory_bytes for row in running), default=0)
-        return plan.Deployment(deployment.id, deployment.name, count, memory_bytes)
+        return plan.Deployment(deployment.id, deployment.name, count, memory_bytes, service_class)
     try:
         memory_bytes = needs_of_deployment(deployment).total_bytes
     except (BerthError, ValueError, KeyError) as error:
         log.error("deployment_not_placeable", extra={"deployment": deployment.id, "reason": str(error)})
-        return plan.Deployment(deployment.id, deployment.name, 0, 0)
-    return plan.Deployment(deployment.id, deployment.name, count, memory_bytes)
+        return plan.Deployment(deployment.id, deployment.name, 0, 0, service_class)
+    return plan.Deployment(deployment.id, deployment.name, count, memory_bytes, service_class)
 
 
 def _failures(now: float) -> tuple[plan.Failure, ...]:
@@ -149,8 +158,8 @@ def _failures(now: float) -> tuple[plan.Failure, ...]:
     )
     since_change = ended.filter(ended_at__gt=F("deployment__updated_at"))
     return tuple(
-        plan.Failure(deployment, node, at.timestamp())
-        for deployment, node, at in since_change.values_list("deployment_id", "node_id", "ended_at")
+        plan.Failure(deployment, node, at.timestamp(), reason)
+        for deployment, node, at, reason in since_change.values_list("deployment_id", "node_id", "ended_at", "reason")
         if at is not None
     )
 
@@ -181,12 +190,14 @@ def _decoded(data: Any) -> Watch | None:
 # --- what follows -------------------------------------------------------------------------------------------------
 
 
-def _act(action: plan.Action) -> None:
+def _act(action: plan.Action) -> str:
+    """Carries it out; the replica it is about, or that it made."""
+    about = getattr(action, "replica", None) or ""
     match action:
         case plan.CreateReplica(deployment, reason):
-            services.create_replica(deployment=_deployment(deployment), reason=reason)
+            about = services.create_replica(deployment=_deployment(deployment), reason=reason).id
         case plan.PlaceReplica():
-            _place(action)
+            about = _place(action)
         case plan.DrainReplica(replica, reason):
             services.drain_replica(replica=_replica(replica), reason=reason)
         case plan.MarkLost(replica, reason):
@@ -197,10 +208,38 @@ def _act(action: plan.Action) -> None:
             services.set_reason(replica=_replica(replica), reason=reason)
     if not isinstance(action, plan.Explain):
         log.info("action", extra={"action": type(action).__name__, "reason": action.reason})
+    return str(about)
+
+
+def _record(taken: Iterable[plan.Planned], made: dict[int, str], observed: plan.ObservedWorld, now: float) -> None:
+    """Writes down why. Decisions inform people: that they cannot be written stops no placement."""
+    taken = list(taken)
+    if not taken:
+        return
+    nodes = {node.id: node.name for node in observed.nodes}
+    ids = {one.decision.deployment for one in taken}
+    owners = {
+        row.id: row for row in Deployment.objects.for_platform().filter(id__in=ids).only("id", "name", "tenant_id")
+    }
+    rows = [
+        Taken(
+            planned=one.decision,
+            tenant_id=owners[one.decision.deployment].tenant_id,
+            deployment_name=owners[one.decision.deployment].name,
+            node_name=nodes.get(one.decision.node, ""),
+            replica=made.get(id(one.action), "") if one.action is not None else "",
+        )
+        for one in taken
+        if one.decision.deployment in owners
+    ]
+    try:
+        record_decisions(taken=rows, now=datetime.fromtimestamp(now, UTC))
+    except DatabaseError as error:
+        log.warning("decisions_not_kept", extra={"error": str(error).strip()})
 
 
 @transaction.atomic
-def _place(action: plan.PlaceReplica) -> None:
+def _place(action: plan.PlaceReplica) -> str:
     """The row, its seat and its reason, or nothing of them."""
     if action.replica is None:
         replica = services.create_replica(deployment=_deployment(action.deployment), reason=action.reason)
@@ -208,6 +247,7 @@ def _place(action: plan.PlaceReplica) -> None:
         replica = _replica(action.replica)
         services.set_reason(replica=replica, reason=action.reason)
     reserve_seat(replica=replica, gpu=Gpu.objects.get(id=action.device), memory_bytes=action.memory_bytes)
+    return str(replica.id)
 
 
 def _deployment(deployment_id: str) -> Deployment:

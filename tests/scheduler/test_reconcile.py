@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.reconcile import (
+from scheduler.reconcile import reconcile
+from scheduler.world import (
     Action,
     CreateReplica,
     Deployment,
@@ -23,8 +24,8 @@ from scheduler.reconcile import (
     Node,
     ObservedWorld,
     PlaceReplica,
+    Plan,
     Replica,
-    reconcile,
 )
 
 GB = 10**9
@@ -33,7 +34,7 @@ NOW = 10_000.0
 
 def node(name: str = "a", *, units: int = 4, gb: int = 24, used: int = 0, heard: float | None = NOW, **k: Any) -> Node:
     device = Device(id=f"gpu-{name}", label="cpu-0", memory_bytes=gb * GB, units=units, used_units=used)
-    return Node(id=name, name=name, heard_at=heard, cordoned=k.get("cordoned", False), devices=(device,))
+    return Node(id=name, name=name, heard_at=heard, devices=(device,), **{"cordoned": False, **k})
 
 
 def replica(name: str = "r1", **changes: Any) -> Replica:
@@ -55,11 +56,15 @@ def waiting(name: str = "r1", **changes: Any) -> Replica:
     return replica(name, node=None, device=None, state="placing", **changes)
 
 
-def plan(
+def whole_plan(
     nodes: list[Node], replicas: list[Replica], count: int = 1, *, gb: float = 3, since: float | None = 0, **more: Any
-) -> list[Action]:
+) -> Plan:
     world = ObservedWorld(tuple(nodes), tuple(replicas), since, **more)
-    return reconcile(world, DesiredWorld((Deployment("d", "dep", count, int(gb * GB)),)), NOW)
+    return reconcile(world, DesiredWorld((Deployment("d", "dep", count, int(gb * GB), "chat"),)), NOW)
+
+
+def plan(*args: Any, **kwargs: Any) -> list[Action]:
+    return whole_plan(*args, **kwargs).actions
 
 
 def test_places_what_is_missing_on_the_first_node_that_fits() -> None:
@@ -119,9 +124,9 @@ def test_a_crash_is_left_to_the_agent_until_it_has_tried_five_times(state: str) 
 
 def test_what_failed_everywhere_is_tried_again_ever_more_rarely() -> None:
     def failures(count: int, last_s_ago: float) -> tuple[Failure, ...]:
-        return tuple(Failure("d", "a", NOW - last_s_ago - n) for n in range(count))
+        return tuple(Failure("d", "a", NOW - last_s_ago - n, f"exit code {n}.") for n in range(count))
 
-    reason = "It failed 2 times where it could run; the next try is 120 s after the last"
+    reason = "It failed 2 times where it could run. Last on a: exit code 0. The next try is 120 s after the last"
     assert plan([node()], [], failures=failures(1, 59)) != []
     assert isinstance(plan([node()], [], failures=failures(1, 61))[0], PlaceReplica)
     assert plan([node()], [], failures=failures(2, 61)) == [CreateReplica("d", reason)]
@@ -166,6 +171,99 @@ def test_the_unwanted_end_when_their_agent_says_so_or_is_gone_for_good() -> None
     assert plan([node(heard=NOW - 601)], [lost], 0) == [EndReplica("r1", "lost", "Node a was not heard for 10 minutes")]
 
 
+def test_a_draining_node_is_emptied_only_once_another_is_ready_elsewhere() -> None:
+    nodes = [node("a", used=1, cordoned=True, draining=True), node("b")]
+    leaving = replica()
+    successor = replica("r2", node="b", device="gpu-b", state="loading")
+    assert plan(nodes, [leaving]) == [PlaceReplica("d", None, "b", "gpu-b", 3 * GB, "Placed on cpu-0 of b")]
+    assert plan(nodes, [leaving, successor]) == []
+    ready = replace(successor, state="ready")
+    why = "Node a is drained: 1 of 1 replicas are ready elsewhere"
+    assert plan(nodes, [leaving, ready]) == [DrainReplica("r1", why)]
+    assert plan(nodes, [leaving, replace(ready, missing_since=NOW - 1)]) == []  # is it? the next look says
+    assert plan(nodes, [leaving], 0) == [DrainReplica("r1", "Its deployment was stopped")]
+
+
+def test_a_drain_without_room_says_so_and_keeps_serving() -> None:
+    nodes = [node("a", used=1, cordoned=True, draining=True), node("b", used=4)]
+    reason = "No device has 3.0 GB free: b cpu-0 has 0.0 GB of 24.0 GB"
+    assert plan(nodes, [replica()]) == [CreateReplica("d", reason)]
+    waits = waiting("r2", reason=reason)
+    assert plan(nodes, [replica(), waits]) == []
+    uncordoned = [replace(nodes[0], cordoned=False, draining=False), nodes[1]]
+    assert plan(uncordoned, [replica(), waits]) == [EndReplica("r2", "stopped", "Scaled down")]
+
+
+def test_of_several_as_many_leave_as_others_stand_in_for() -> None:
+    nodes = [node("a", used=2, cordoned=True, draining=True), node("b", used=1)]
+    rows = [
+        replica("old", created_at=1),
+        replica("new", created_at=2),
+        replica("there", node="b", device="gpu-b"),
+        replica("loads", node="b", device="gpu-b", state="loading"),
+    ]
+    assert plan(nodes, rows, 2) == [DrainReplica("new", "Node a is drained: 1 of 2 replicas are ready elsewhere")]
+    assert plan(nodes, rows, 1)[0] == DrainReplica("loads", "Scaled down")
+
+
+def decisions(*args: Any, **kwargs: Any) -> list[Any]:
+    return [one.decision for one in whole_plan(*args, **kwargs).decisions]
+
+
+def test_a_placement_says_how_each_device_was_judged() -> None:
+    world = [node("a", used=4), node("b", used=1), node("c", cordoned=True), node("e", heard=NOW - 9), node("f")]
+    sibling = replica("r0", node="b", device="gpu-b")
+    (made,) = decisions(world, [sibling], 2)
+    assert (made.kind, made.node, made.device, made.replica) == ("place", "f", "gpu-f", "")
+    assert made.why == (
+        "the best of 2 devices with room: none of its replicas failed here, none of its replicas is here"
+    )
+    judged = {found.node: (found.fits, found.why_not, found.score) for found in made.candidates}
+    assert judged == {
+        "a": (False, "needs 1 of 4 units (3.0 GB); 0 are free (0.0 GB)", None),
+        "b": (True, "", 2.0),
+        "c": (False, "the node is cordoned", None),
+        "e": (False, "the node was not heard for 9 s", None),
+        "f": (True, "", 3.0),
+    }
+    assert made.candidates[0].node == "f"
+    assert made.inputs["siblings_on"] == ["b"]
+    assert (made.inputs["service_class"], made.inputs["wanted"], made.inputs["memory_bytes"]) == ("chat", 2, 3 * GB)
+
+
+def test_who_waits_is_refused_anew_at_each_look_with_the_same_words() -> None:
+    reason = "No device has 19.0 GB free: a cpu-0 has 18.0 GB of 24.0 GB"
+    row = waiting(memory_bytes=19 * GB, reason=reason)
+    first, again = (decisions([node(used=1)], rows, gb=19) for rows in ([], [row]))
+    assert [(made.kind, made.why, made.node) for made in (*first, *again)] == [("refuse", reason, "")] * 2
+    assert first[0].candidates[0].why_not == "needs 4 of 4 units (19.0 GB); 3 are free (18.0 GB)"
+    failed = (Failure("d", "a", NOW - 1, "exit code 1"),)
+    (held,) = decisions([node("a"), node("b", used=4)], [], failures=failed)
+    assert "Last on a: exit code 1." in held.why
+    assert held.candidates[0].why_not == "a replica of it failed here; it is tried again later"
+
+
+def test_scaling_replacing_and_draining_are_decisions_too() -> None:
+    (scaled,) = decisions([node()], [replica("old", created_at=1), replica("new", created_at=2)])
+    assert (scaled.kind, scaled.replica, scaled.why, scaled.inputs["had"]) == ("scale", "new", "Scaled down", 2)
+    lost, placed = decisions([node(used=1)], [replica(missing_since=NOW - 9)])
+    assert (lost.kind, lost.replica, lost.inputs["missing_s"], placed.kind) == ("replace", "r1", 9.0, "place")
+    given_up, _ = decisions([node(used=1), node("b")], [replica(state="failed", restarts=5, reason="exit code 1")])
+    assert (given_up.kind, given_up.inputs["last_reason"]) == ("replace", "exit code 1")
+    nodes = [node("a", used=1, cordoned=True, draining=True), node("b", used=1)]
+    (moved,) = decisions(nodes, [replica(), replica("r2", node="b", device="gpu-b")])
+    assert (moved.kind, moved.node, moved.inputs["ready_elsewhere"]) == ("drain", "a", 1)
+
+
+def test_of_a_large_fleet_the_chosen_and_the_best_are_kept() -> None:
+    fleet = [node(f"n{index:04}", used=4 if index % 2 else 3) for index in range(1000)]
+    (made,) = decisions(fleet, [])
+    assert len(made.candidates) == 24
+    assert made.candidates[0].node == made.node == "n0000"
+    assert all(found.fits for found in made.candidates)
+    assert made.inputs["devices"] == 1000
+
+
 def test_replicas_of_a_vanished_deployment_are_drained() -> None:
     assert plan([node()], [replica(deployment="other")], 0) == [DrainReplica("r1", "Its deployment is gone")]
 
@@ -180,7 +278,7 @@ class Simulation:
         self.world, self.desired, self.now, self.made = world, desired, NOW, 0
 
     def tick(self) -> list[Action]:
-        actions = reconcile(self.world, self.desired, self.now)
+        actions = reconcile(self.world, self.desired, self.now).actions
         for action in actions:
             self._apply(action)
         return actions
@@ -201,10 +299,10 @@ class Simulation:
                 rows[name] = replace(rows[name], run=False, state="lost", reason=reason)
             case Explain(name, reason):
                 rows[name] = replace(rows[name], reason=reason)
-            case EndReplica(name, state, _):
+            case EndReplica(name, state, reason):
                 row = rows.pop(name)
                 if state == "failed" and row.node is not None:
-                    failures = (*failures, Failure(row.deployment, row.node, self.now))
+                    failures = (*failures, Failure(row.deployment, row.node, self.now, reason))
         self.world = replace(self.world, replicas=tuple(rows.values()), failures=failures)
         self._count_units()
 
@@ -246,6 +344,7 @@ def worlds(draw: st.DrawFn) -> Simulation:
             name=f"n{index}",
             heard_at=NOW - draw(st.sampled_from([0, 0, 0, 4, 20, 700])),
             cordoned=draw(st.sampled_from([False, False, True])),
+            draining=draw(st.sampled_from([False, False, True])),
             devices=tuple(
                 Device(f"n{index}-g{g}", f"gpu-{g}", draw(st.sampled_from([8, 24, 80])) * GB, units=u)
                 for g, u in enumerate(draw(st.lists(st.sampled_from([1, 4, 8]), min_size=1, max_size=3)))
@@ -283,11 +382,57 @@ def worlds(draw: st.DrawFn) -> Simulation:
 
 
 def usable(sim: Simulation) -> list[Node]:
-    return [n for n in sim.world.nodes if n.heard(sim.now) and not n.cordoned]
+    return [n for n in sim.world.nodes if n.heard(sim.now) and not n.cordoned and not n.draining]
 
 
 def running(sim: Simulation, deployment: str) -> list[Replica]:
     return [row for row in sim.world.replicas if row.deployment == deployment and row.run]
+
+
+def leaves(sim: Simulation, row: Replica) -> bool:
+    return row.node in {n.id for n in sim.world.nodes if n.draining}
+
+
+def serving(sim: Simulation, deployment: str) -> int:
+    return sum(row.state == "ready" and row.missing_since is None for row in running(sim, deployment))
+
+
+@given(worlds())
+def test_whatever_is_drained_never_fewer_serve_than_are_wanted_or_did(sim: Simulation) -> None:
+    for _ in range(6):
+        before = {deployment.id: serving(sim, deployment.id) for deployment in sim.desired.deployments}
+        sim.tick()
+        for deployment in sim.desired.deployments:
+            assert serving(sim, deployment.id) >= min(deployment.count, before[deployment.id])
+        sim.agents_act()
+
+
+@given(worlds())
+def test_a_draining_node_ends_empty_where_there_is_room(sim: Simulation) -> None:
+    for _ in range(6):
+        sim.tick()
+        sim.agents_act()
+    held = {failure.deployment for failure in sim.world.failures}
+    for row in sim.world.replicas:
+        if row.run and leaves(sim, row):
+            waits = [r for r in running(sim, row.deployment) if r.node is None]
+            assert waits or row.deployment in held
+            assert all(r.reason for r in waits)
+
+
+@given(worlds())
+def test_every_action_that_a_person_would_ask_about_has_its_decision(sim: Simulation) -> None:
+    plan = reconcile(sim.world, sim.desired, sim.now)
+    told = [one.action for one in plan.decisions if one.action is not None]
+    assert all(any(action is other for other in plan.actions) for action in told)
+    for action in plan.actions:
+        if isinstance(action, PlaceReplica | DrainReplica | MarkLost):
+            assert sum(action is other for other in told) == 1
+    for one in plan.decisions:
+        assert one.decision.why
+        if one.decision.kind == "place":
+            chosen = [found for found in one.decision.candidates if found.device_id == one.decision.device]
+            assert [found.fits for found in chosen] == [True]
 
 
 @given(worlds())
@@ -308,8 +453,9 @@ def test_no_device_is_ever_booked_beyond_its_units(sim: Simulation) -> None:
 def test_the_wanted_number_exists_and_none_waits_while_a_device_has_room(sim: Simulation) -> None:
     sim.tick()
     for deployment in sim.desired.deployments:
-        rows = running(sim, deployment.id)
+        rows = [row for row in running(sim, deployment.id) if not leaves(sim, row)]
         assert len(rows) == deployment.count
+        assert sum(leaves(sim, row) for row in running(sim, deployment.id)) <= deployment.count
         held = {failure.deployment for failure in sim.world.failures}
         for row in rows:
             if row.node is None and deployment.id not in held:
@@ -321,6 +467,7 @@ def test_the_wanted_number_exists_and_none_waits_while_a_device_has_room(sim: Si
 def test_a_live_replica_is_touched_only_to_scale_down(sim: Simulation) -> None:
     counts = {deployment.id: deployment.count for deployment in sim.desired.deployments}
     live = [r for r in sim.world.replicas if r.run and r.state == "ready" and r.missing_since is None and r.node]
+    live = [r for r in live if not leaves(sim, r)]
     within = [r for r in live if len(running(sim, r.deployment)) <= counts.get(r.deployment, 0)]
     touched = {getattr(action, "replica", None) for action in sim.tick()}
     assert not touched & {r.id for r in within}

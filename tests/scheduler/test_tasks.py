@@ -11,10 +11,12 @@ import pytest
 import redis
 
 from berth.core import leases
+from berth.core.errors import NoRoom
+from berth.decisions.models import Decision
 from berth.deployments.models import Deployment, Replica
 from berth.deployments.services import change_deployment, observe_replicas, stop_deployment
 from berth.fleet.models import Node, Seat, SliceUnit
-from berth.fleet.services import desired_for, observe_node
+from berth.fleet.services import desired_for, drain_node, observe_node
 from berth.live import names
 from gpuruntime import protocol
 from helpers.factories import GIB, device, hello, make_deployment, make_node
@@ -131,13 +133,79 @@ def test_a_replica_that_crashes_five_times_is_given_up_and_tried_elsewhere_then_
         tasks.tick(time.time())
     waiting = live(deployment)[0]
     assert waiting.node is None
-    assert waiting.reason.startswith("It failed 2 times where it could run; the next try is 120 s")
+    assert waiting.reason == (
+        "It failed 2 times where it could run. Last on node-b: Given up after 5 restarts in a row. exit code 1: "
+        "no such tensor. The next try is 120 s after the last"
+    )
     given_up = Replica.objects.for_platform().filter(deployment=deployment, state="failed")
     assert {row.reason for row in given_up} == {"Given up after 5 restarts in a row. exit code 1: no such tensor"}
     deployment.refresh_from_db()
     change_deployment(deployment=deployment, actor="test", default_max_tokens=100)  # then it is tried at once
     tasks.tick(time.time())
     assert live(deployment)[0].node is not None
+
+
+def decided(deployment: Deployment) -> list[Decision]:
+    return list(Decision.objects.for_platform().filter(deployment_id=deployment.id).order_by("id"))
+
+
+def test_a_drained_node_is_left_once_others_are_ready_and_it_is_all_written_down() -> None:
+    agents = {name: Agent(make_node(name)) for name in ("node-a", "node-b")}
+    deployment = make_deployment()
+    settle(*agents.values())
+    (first,) = live(deployment)
+    leaving, other = agents[first.node.name], agents["node-b" if first.node.name == "node-a" else "node-a"]
+    drain_node(node=leaving.node, actor="ann@example.com")
+
+    tasks.tick(time.time())
+    successor = live(deployment)[1]
+    other.report("loading")
+    tasks.tick(time.time())
+    assert [(row.id, row.run) for row in live(deployment)] == [(first.id, True), (successor.id, True)]
+    other.report("ready")
+    tasks.tick(time.time())
+    assert [(row.id, row.run) for row in live(deployment)] == [(first.id, False), (successor.id, True)]
+    assert Seat.objects.filter(replica_id=first.id).exists()  # it finishes what it runs
+    settle(*agents.values())
+    assert [row.id for row in live(deployment)] == [successor.id]
+
+    placed, again, drained = decided(deployment)
+    assert [(row.kind, row.replica_id) for row in (placed, again, drained)] == [
+        ("place", first.id), ("place", successor.id), ("drain", first.id),
+    ]  # fmt: skip
+    assert again.chosen["node"] == other.node.name == again.node_name
+    assert [found["why_not"] for found in again.candidates] == ["", "the node is being drained"]
+    assert drained.why == f"Node {leaving.node.name} is drained: 1 of 1 replicas are ready elsewhere"
+    assert (placed.tenant_id, placed.deployment_name) == (deployment.tenant_id, deployment.name)
+
+
+def test_a_refusal_that_stays_the_same_is_one_row() -> None:
+    deployment = make_deployment()
+    began = time.time()
+    for after in range(0, 10, 2):
+        tasks.tick(began + after)
+    (refused,) = decided(deployment)
+    assert (refused.kind, refused.count) == ("refuse", 5)
+    assert (refused.last_at - refused.at).total_seconds() == pytest.approx(8)
+    make_node("small", device(memory_bytes=GIB // 2, units=1))
+    tasks.tick(began + 10)
+    assert [(row.why, row.count) for row in decided(deployment)] == [
+        ("No node is connected that takes replicas", 5),
+        (live(deployment)[0].reason, 1),
+    ]
+    tasks.tick(began + 3600)  # its node is silent by then, and so long after it is news
+    assert [row.count for row in decided(deployment)] == [5, 1, 1]
+
+
+def test_what_was_not_acted_on_was_not_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**kwargs: Any) -> None:
+        raise NoRoom("somebody was faster")
+
+    make_node()
+    deployment = make_deployment()
+    monkeypatch.setattr(tasks, "reserve_seat", refuse)
+    assert len(tasks.tick(time.time())) == 1
+    assert (live(deployment), decided(deployment)) == ([], [])
 
 
 class Clock:

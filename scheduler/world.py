@@ -1,0 +1,170 @@
+"""What the scheduler sees, what it wants and what it may do: plain data, without a database or a clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from scheduler.decisions import Decision
+from scheduler.watch import NODE_HEARD_S
+
+
+@dataclass(frozen=True)
+class Device:
+    """``label``: as people call it. ``units``: equal shares of its memory; ``used_units`` of them have an owner."""
+
+    id: str
+    label: str
+    memory_bytes: int
+    units: int
+    used_units: int = 0
+
+    @property
+    def unit_bytes(self) -> int:
+        return self.memory_bytes // self.units
+
+    @property
+    def free_units(self) -> int:
+        return max(0, self.units - self.used_units)
+
+    def units_for(self, memory_bytes: int) -> int:
+        return max(1, -(-memory_bytes * self.units // self.memory_bytes))
+
+
+@dataclass(frozen=True)
+class Node:
+    """A draining node is to be emptied; like a cordoned one it takes nothing new."""
+
+    id: str
+    name: str
+    heard_at: float | None
+    cordoned: bool
+    devices: tuple[Device, ...]
+    draining: bool = False
+
+    def heard(self, now: float, within_s: float = NODE_HEARD_S) -> bool:
+        return self.heard_at is not None and now - self.heard_at <= within_s
+
+
+@dataclass(frozen=True)
+class Replica:
+    """``node`` and ``device`` None: not placed yet. ``run``: desired. State, reason, restarts: as last observed.
+
+    ``missing_since``: since when its liveness has run out; None while it lives, or while nobody looked.
+    """
+
+    id: str
+    deployment: str
+    node: str | None
+    run: bool
+    state: str
+    reason: str
+    created_at: float
+    memory_bytes: int
+    device: str | None = None
+    restarts: int = 0
+    missing_since: float | None = None
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """``count`` replicas of ``memory_bytes`` each. ``service_class``: its name, for who reads why."""
+
+    id: str
+    name: str
+    count: int
+    memory_bytes: int
+    service_class: str = ""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A replica that was given up, after its deployment was last changed, and for what."""
+
+    deployment: str
+    node: str
+    at: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ObservedWorld:
+    """``observing_since``: None while the control plane is blind; then nothing is declared lost."""
+
+    nodes: tuple[Node, ...]
+    replicas: tuple[Replica, ...]
+    observing_since: float | None
+    failures: tuple[Failure, ...] = ()
+
+
+@dataclass(frozen=True)
+class DesiredWorld:
+    deployments: tuple[Deployment, ...]
+
+
+@dataclass(frozen=True)
+class CreateReplica:
+    """A replica for which there is no room yet: it waits, with the reason."""
+
+    deployment: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class PlaceReplica:
+    """``replica`` None: a new one."""
+
+    deployment: str
+    replica: str | None
+    node: str
+    device: str
+    memory_bytes: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class DrainReplica:
+    replica: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class MarkLost:
+    """It keeps its seat: its process may live. Drained when it returns."""
+
+    replica: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class EndReplica:
+    """Nothing of it runs, or will: its seat is free."""
+
+    replica: str
+    state: Literal["stopped", "failed", "lost"]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Explain:
+    """The same state for another reason."""
+
+    replica: str
+    reason: str
+
+
+Action = CreateReplica | PlaceReplica | DrainReplica | MarkLost | EndReplica | Explain
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A decision, and the action that carries it out; None where there is nothing more to do."""
+
+    decision: Decision
+    action: Action | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    actions: list[Action]
+    decisions: list[Planned]
