@@ -23,7 +23,7 @@ from berth.metering.models import UsageRecord
 from berth.slas.models import Contract
 from berth.slas.services import create_class
 from berth.tenants.models import Membership, Tenant
-from berth.tenants.services import create_key
+from berth.tenants.services import create_key, invite
 from helpers.factories import make_deployment, make_gpu, make_model, make_node, unique
 
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -95,6 +95,12 @@ RESOURCES: dict[str, Resource] = {
     "replicas": Resource("tenant", _replica),
     "decisions": Resource("tenant", _decision),
     "usage": Resource("tenant", _usage),
+    "requests": Resource("tenant", _usage),
+    "invitations": Resource(
+        "tenant",
+        lambda t: invite(tenant=t, email="x@example.com", role="viewer", actor="test", by="owner")[0].id,
+        lambda t: {"tenant": t.id, "email": "y@example.com", "role": "viewer"},
+    ),
     "audit": Resource("tenant", lambda t: str(record(actor="test", action="test", tenant_id=t.id).id)),
     "alerts": Resource("tenant", _alert),
     "alerts/routes": Resource(
@@ -115,8 +121,18 @@ SINGLE: dict[str, str] = {
     "session": "open",
     "schema": "open",
     "settings/public": "open",
+    "invitations/look": "open",
+    "invitations/accept": "open",
     "me": "session",
+    "me/password": "session",
+    "me/sessions": "session",
+    "me/sessions/{id}": "session",
+    "me/mfa": "session",
+    "me/mfa/confirm": "session",
+    "me/mfa/recovery-codes": "session",
     "goodput": "tenant",
+    "slas/attainment": "tenant",
+    "slas/violations": "tenant",
     "search": "tenant",
     "usage/summary": "tenant",
     "keys/playground": "body",
@@ -147,7 +163,7 @@ def cases() -> Iterator[Case]:
         view = getattr(pattern.callback, "cls", None)
         if view is None:
             continue  # the last one, which answers 404
-        template = re.sub(r"\(\?P<\w+>.*?\)(?=/|$)", "{id}", str(pattern.pattern).strip("^$"))
+        template = re.sub(r"\(\?P<\w+>.*?\)(?=/|$)|<\w+:\w+>", "{id}", str(pattern.pattern).strip("^$"))
         actions = getattr(pattern.callback, "actions", None) or {m: m for m in METHODS if hasattr(view, m)}
         known = [name for name in RESOURCES if template == name or template.startswith(f"{name}/")]
         resource = "" if template in SINGLE else max(known, key=len, default="")
