@@ -23,7 +23,7 @@ from berth.gateway.auth import authenticate_soon
 from berth.gateway.errors import ApiError, send_error, send_json
 from berth.gateway.exchange import Exchange
 from berth.gateway.forward import new_session
-from berth.gateway.generate import generate, unknown_model
+from berth.gateway.generate import generate, route_of
 from berth.gateway.line import Argument, Line, Script
 from berth.gateway.replicas import Replicas
 from berth.gateway.snapshot import Route, Snapshot
@@ -159,14 +159,12 @@ class Gateway:
             key = await authenticate_soon(headers.get(b"authorization", b"").decode("latin-1"), self.keeper)
             snapshot = self.keeper.current
             if path == MODELS:
-                listed = [_model(route) for route in snapshot.models_of(key.tenant_id)]
+                routes = snapshot.models_of(key.tenant_id)
+                listed = [_model(route) for route in routes if key.may_use(route.deployment_id)]
                 body = msgspec.json.encode({"object": "list", "data": listed})
             else:
                 name = path.removeprefix(MODELS + "/")
-                route = snapshot.routes.get((key.tenant_id, name))
-                if route is None:
-                    raise unknown_model(name)
-                body = msgspec.json.encode(_model(route))
+                body = msgspec.json.encode(_model(route_of(snapshot, key, name)))
         except ApiError as error:
             await send_error(send, error, request_id)
             return

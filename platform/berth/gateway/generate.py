@@ -14,7 +14,7 @@ from berth.gateway.asked import Asked, Parse
 from berth.gateway.auth import authenticate_soon
 from berth.gateway.errors import ApiError, send_error
 from berth.gateway.exchange import Exchange, now_us
-from berth.gateway.snapshot import Key, Route
+from berth.gateway.snapshot import Key, Route, Snapshot
 from berth.gateway.tracing import begin
 from berth.metering.records import OpenRecord
 from gpuruntime.openai_api import MAX_BODY_BYTES
@@ -74,10 +74,18 @@ async def generate(gateway: Gateway, parse: Parse, headers: dict[bytes, bytes], 
 
 
 def find_route(gateway: Gateway, key: Key, request: Asked) -> Route:
-    """Raises ``ApiError`` 404, worded the same for what does not exist and what is another tenant's."""
-    route = gateway.keeper.current.routes.get((key.tenant_id, request.model))
+    return route_of(gateway.keeper.current, key, request.model)
+
+
+def route_of(snapshot: Snapshot, key: Key, model: str) -> Route:
+    """Raises ``ApiError`` 404, worded the same for what does not exist and what is another tenant's; 403 for a model
+    of the tenant's that the key is not made for, with OpenAI's code."""
+    route = snapshot.routes.get((key.tenant_id, model))
     if route is None:
-        raise unknown_model(request.model)
+        raise unknown_model(model)
+    if not key.may_use(route.deployment_id):
+        text = f"This API key does not have access to model '{model[:100]}'."
+        raise ApiError(403, text, code="model_not_found", param="model")
     return route
 
 
