@@ -25,6 +25,7 @@ app.conf.update(
         "berth.alerts.tasks",
         "berth.fleet.tasks",
         "berth.decisions.tasks",
+        "berth.management.tasks",
     ],
     beat_schedule={
         "reconcile": {"task": "scheduler.tasks.reconcile", "schedule": 2.0, "options": {"expires": 2}},
@@ -34,6 +35,7 @@ app.conf.update(
         "device_samples": {"task": "berth.fleet.tasks.sample_devices", "schedule": 10.0, "options": {"expires": 10}},
         "device_history": {"task": "berth.fleet.tasks.forget_history", "schedule": 3600.0, "options": {"expires": 3600}},
         "old_decisions": {"task": "berth.decisions.tasks.forget", "schedule": 3600.0, "options": {"expires": 3600}},
+        "old_rows": {"task": "berth.management.tasks.sweep_old", "schedule": 3600.0, "options": {"expires": 3600}},
         "registrations": {"task": "berth.catalog.tasks.resume", "schedule": 30.0, "options": {"expires": 30}},
     },
 )

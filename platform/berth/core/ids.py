@@ -23,8 +23,16 @@ def new_id(prefix: str) -> str:
     with _lock:
         number = fresh if fresh > _last else _last + 1 + secrets.randbits(64)
         _last = number
-    digits = [_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5)]
-    return f"{prefix}_{''.join(digits)}"
+    return f"{prefix}_{_written(number)}"
+
+
+def earliest_id(prefix: str, at_s: float) -> str:
+    """No id made at ``at_s`` (Unix time) or later sorts before it: a bound for rows that are found by id."""
+    return f"{prefix}_{_written(int(at_s * 1000) << 80)}"
+
+
+def _written(number: int) -> str:
+    return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
 
 
 def created_s(public_id: str) -> float:

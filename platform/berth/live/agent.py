@@ -22,7 +22,6 @@ from berth.live.store import client
 from berth.live.threads import in_thread
 from gpuruntime import protocol
 
-LOG_TTL_S = 7 * 24 * 3600
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +105,7 @@ class AgentConsumer(AsyncWebsocketConsumer):
                 if message.lines:
                     pipe.rpush(key, *message.lines[-names.LOG_LINES :])
                     pipe.ltrim(key, -names.LOG_LINES, -1)
-                pipe.expire(key, LOG_TTL_S)
+                pipe.expire(key, names.LOG_TTL_S)
                 await pipe.execute()
         except (RedisError, OSError) as error:
             log.warning("log_lines_lost", extra={"replica": message.replica_id, "error": str(error)})

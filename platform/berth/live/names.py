@@ -13,6 +13,8 @@ SUSPECTS = "berth:suspects"
 ALIVE_TTL_S = 10
 GATEWAY_TTL_S = 5
 LOG_LINES = 200
+# The longest that the option logs_retention_days allows; the sweep ends them sooner (management.retention).
+LOG_TTL_S = 90 * 24 * 3600
 # Since when the scheduler can see, and which replicas it misses (scheduler.watch); gone with Redis, as it must be.
 WATCH = "berth:watch"
 
