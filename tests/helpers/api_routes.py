@@ -34,13 +34,11 @@ class Resource:
     """``of``: "tenant" (another's is 404), "platform" (all read, operators write) or "operator" (403 to others).
 
     ``make(tenant)`` answers an id. ``create(tenant)`` is a body that names the tenant, where one can.
-    ``open_writes``: what everyone who reads may POST on an object.
     """
 
     of: str
     make: Callable[[Tenant], str]
     create: Callable[[Tenant], dict[str, Any]] | None = None
-    open_writes: tuple[str, ...] = ()
 
 
 def _usage(tenant: Tenant) -> str:
@@ -108,7 +106,11 @@ RESOURCES: dict[str, Resource] = {
         lambda t: str(Route.objects.create(tenant=t, kind="mail", target="x@example.com").id),
         lambda t: {"tenant": t.id, "kind": "mail", "target": "x@example.com"},
     ),
-    "models": Resource("platform", lambda _: make_model().id, open_writes=("fit",)),
+    "models": Resource(
+        "tenant",
+        lambda t: make_model(tenant=t).id,
+        lambda t: {"tenant": t.id, "name": "theirs", "source_kind": "hub", "source": "hub:someone/model"},
+    ),
     "classes": Resource("platform", lambda _: create_class(name=unique("class"), actor="test").id),
     "nodes": Resource("operator", lambda _: make_node().id),
     "gpus": Resource("operator", lambda _: make_gpu().id),
@@ -135,6 +137,7 @@ SINGLE: dict[str, str] = {
     "slas/violations": "tenant",
     "search": "tenant",
     "usage/summary": "tenant",
+    "usage/export.csv": "tenant",
     "keys/playground": "body",
 }
 QUERIES = {"search": "q=tenant"}

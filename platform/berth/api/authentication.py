@@ -52,11 +52,22 @@ def _valid_key(token: str) -> ApiKey:
     parts = keys.split(token)
     rows = ApiKey.objects.for_platform().select_related("created_by", "tenant")
     key: ApiKey | None = rows.filter(id=parts[0], revoked_at=None).first() if parts else None
-    if key is None or not keys.verify(token, key.digest, key.pepper_id):
-        raise AuthenticationFailed("The key is not valid: it is unknown, revoked or expired")
-    if (key.expires_at is not None and key.expires_at <= timezone.now()) or key.tenant.suspended_at is not None:
+    if key is None or not _opens(token, key) or _is_over(key):
         raise AuthenticationFailed("The key is not valid: it is unknown, revoked or expired")
     return key
+
+
+def _opens(token: str, key: ApiKey) -> bool:
+    """By its secret, or, while a rotation's grace lasts, by the one before."""
+    if keys.verify(token, key.digest, key.pepper_id):
+        return True
+    in_grace = key.previous_until is not None and timezone.now() < key.previous_until
+    return in_grace and keys.verify(token, key.previous_digest, key.previous_pepper_id)
+
+
+def _is_over(key: ApiKey) -> bool:
+    expired = key.expires_at is not None and key.expires_at <= timezone.now()
+    return expired or key.tenant.suspended_at is not None
 
 
 def _acting(key: ApiKey, holder: KeyHolder) -> User:

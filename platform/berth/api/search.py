@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 
 from berth.api.authentication import ManagementKey, Session
 from berth.api.views import person
-from berth.catalog.models import Model
+from berth.catalog.selectors import models
 from berth.core.scoping import Scope
 from berth.deployments.models import Deployment
 from berth.fleet.models import Node
@@ -73,8 +73,8 @@ _ALL = (
         lambda row: row.name, lambda row: f"/keys?q={row.id}",
     ),
     _Kind(
-        "model", lambda *_: Model.objects.all(), ("name", "architecture"),
-        lambda row: row.name, lambda row: f"/models/{row.id}", lambda _: None,
+        "model", lambda _, scope: models(scope), ("name", "architecture"),
+        lambda row: row.name, lambda row: f"/models/{row.id}",
     ),
     _Kind(
         "node", _operators(Node.objects), ("name", "address"),

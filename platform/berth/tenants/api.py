@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -19,7 +20,7 @@ from berth.api.views import BerthViewSet, TenantFilter, TenantViewSet, person, r
 from berth.core.errors import Forbidden, Invalid
 from berth.deployments.quota import reserved_bytes
 from berth.tenants import selectors, services
-from berth.tenants.models import ApiKey, Membership, Role, Tenant, User
+from berth.tenants.models import ApiKey, KeyScope, Membership, Role, Tenant, User
 from berth.tenants.serializers import (
     CreatedKeySerializer,
     KeyChangeSerializer,
@@ -64,7 +65,7 @@ class TenantView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[
         context = {**self.get_serializer_context(), "reserved": reserved_bytes([row.id for row in rows])}
         return TenantSerializer(*args, **{**kwargs, "context": context})
 
-    def etag_of(self, row: Tenant) -> str:
+    def etag_of(self, row: Any) -> str:
         return tag_of(row, *_limits(row))
 
     @extend_schema(request=TenantCreateSerializer, responses={201: TenantSerializer})
@@ -170,6 +171,12 @@ def maker(user: User) -> User | None:
     return None if user._state.adding else user
 
 
+def no_heirs(user: User, scopes: Sequence[str]) -> None:
+    """A key makes, renews and prolongs no key that manages, itself included: one that leaked ends with its term."""
+    if user.holder is not None and set(scopes) - {KeyScope.INFERENCE}:
+        raise Forbidden("A key may not make or change a key that manages; sign in for that")
+
+
 class KeyFilter(TenantFilter):
     revoked = django_filters.BooleanFilter(field_name="revoked_at", lookup_expr="isnull", exclude=True)
 
@@ -192,6 +199,7 @@ class KeyView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[Ap
         values = self.valid(KeyCreateSerializer)
         tenant = self.tenant_for(values.pop("tenant"), Role.DEVELOPER)
         user = person(request)
+        no_heirs(user, values.get("scopes") or [])
         key, token = services.create_key(tenant=tenant, actor=self.actor, created_by=maker(user), **values)
         return Response({"key": KeySerializer(key).data, "token": token}, status=201)
 
@@ -199,6 +207,7 @@ class KeyView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[Ap
     def partial_update(self, request: Request, id: str) -> Response:
         """Its scopes stay: a key that may do something else is another key."""
         key = self._own_or_admin()
+        no_heirs(person(request), key.scopes)
         values = self.valid(KeyChangeSerializer, partial=True)
         return Response(KeySerializer(services.change_key(key=key, actor=self.actor, **values)).data)
 
@@ -207,6 +216,7 @@ class KeyView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[Ap
     def rotate(self, request: Request, id: str) -> Response:
         """Another secret; the one before works until the grace ends."""
         key = self._own_or_admin()
+        no_heirs(person(request), key.scopes)
         grace = timedelta(seconds=self.valid(KeyRotateSerializer)["grace_seconds"])
         key, token = services.rotate_key(key=key, grace=grace, actor=self.actor)
         return Response({"key": KeySerializer(key).data, "token": token})

@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from berth.audit.models import AuditEvent
 from berth.tenants.models import ApiKey, Membership
-from berth.tenants.services import change_tenant, create_key, revoke_key
+from berth.tenants.services import change_tenant, create_key, revoke_key, rotate_key
 from helpers.api_cases import World, problem, url
 from helpers.factories import make_deployment
 
@@ -72,6 +72,34 @@ def test_a_key_of_inference_manages_nothing() -> None:
     world = World()
     _, token = make(world, "inference")
     problem(bearer(token).get(url("keys")), 403)
+
+
+def test_a_key_leaves_no_heirs() -> None:
+    """Whoever found a key cannot outlive its revocation with another one."""
+    world = World()
+    one, token = make(world, "management")
+    other, _ = make(world, "management:read")
+    harmless, _ = make(world, "inference")
+    client, body = bearer(token), {"tenant": world.tenant.id, "name": "heir"}
+    for scopes in (["management"], ["inference", "management:read"]):
+        problem(client.post(url("keys"), {**body, "scopes": scopes}, format="json"), 403)
+    for key in (one, other):
+        problem(client.post(url("keys", key.id, "rotate"), {"grace_seconds": 60}, format="json"), 403)
+        problem(client.patch(url("keys", key.id), {"expires_at": None}, format="json"), 403)
+    assert client.post(url("keys", harmless.id, "rotate"), {"grace_seconds": 60}, format="json").status_code == 200
+    assert client.post(url("keys", other.id, "revoke")).status_code == 200
+
+
+def test_a_rotated_keys_old_secret_works_until_the_grace_ends() -> None:
+    world = World()
+    key, old = make(world, "management")
+    key, new = rotate_key(key=key, grace=timedelta(minutes=5), actor="test")
+    for token in (old, new):
+        assert bearer(token).get(url("keys")).status_code == 200
+    past = timezone.now() - timedelta(seconds=1)
+    ApiKey.objects.for_tenant(world.tenant.id).filter(id=key.id).update(previous_until=past)
+    problem(bearer(old).get(url("keys")), 401)
+    assert bearer(new).get(url("keys")).status_code == 200
 
 
 def test_its_makers_part_is_its_limit() -> None:

@@ -48,6 +48,13 @@ def test_each_kind_is_found_by_name_and_by_id() -> None:
     assert [row["kind"] for row in find(world, "outsider", "zebra")] == ["model"]
 
 
+def test_a_tenants_own_model_is_its_own() -> None:
+    world = World()
+    make_model("zebra-own", tenant=world.tenant)
+    assert [row["tenant"]["id"] for row in find(world, "viewer", "zebra")] == [world.tenant.id]
+    assert find(world, "outsider", "zebra") == []
+
+
 def test_a_request_is_found_by_its_id_alone() -> None:
     world = World()
     values = {"arrived_at": timezone.now(), "outcome": "completed", "counted_by": "door"}
