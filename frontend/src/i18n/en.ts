@@ -7,11 +7,11 @@ import { enKit } from "./en.kit";
 import { enModels } from "./en.models";
 import { enOverview } from "./en.overview";
 import { enPlayground } from "./en.playground";
+import { enRequests } from "./en.requests";
 import { enSettings } from "./en.settings";
 import { enInvitation, enSignin } from "./en.signin";
-import { enRequests } from "./en.requests";
-import { enUsage } from "./en.usage";
 import { enSlas } from "./en.slas";
+import { enUsage } from "./en.usage";
 
 /** Every string of the console. A function takes what is put into the sentence. */
 export const en = {

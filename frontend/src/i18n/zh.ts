@@ -8,11 +8,11 @@ import { zhKit } from "./zh.kit";
 import { zhModels } from "./zh.models";
 import { zhOverview } from "./zh.overview";
 import { zhPlayground } from "./zh.playground";
+import { zhRequests } from "./zh.requests";
 import { zhSettings } from "./zh.settings";
 import { zhInvitation, zhSignin } from "./zh.signin";
-import { zhRequests } from "./zh.requests";
-import { zhUsage } from "./zh.usage";
 import { zhSlas } from "./zh.slas";
+import { zhUsage } from "./zh.usage";
 
 /** Simplified Chinese, loaded only by those who chose it. */
 export const zh: Catalogue = {

@@ -3,7 +3,9 @@ import { t } from "../../i18n";
 import { milliseconds, percent } from "../../lib/format";
 
 /** A service class in one line: what is promised, and to what share of requests. */
-export function classLine(level: ServiceClass): string {
+export function classLine(
+  level: Pick<ServiceClass, "base_ms" | "tpot_ms" | "e2e_ms" | "attainment_target">,
+): string {
   const words = t.classLine;
   const parts = [
     level.base_ms ? words.ttft(milliseconds(level.base_ms)) : null,

@@ -46,7 +46,7 @@ function Version({ contract, before }: { contract: Contract; before: Contract | 
         />
       ) : (
         <p className="muted">
-          {contract.service_class.name}: {classLine({ ...contract.service_class, ...contract.terms })}.{" "}
+          {contract.service_class.name}: {classLine(contract.terms)}.{" "}
           {words.firstLimits(
             rateLine(contract.guaranteed_requests_per_min, contract.burst_requests_per_min),
             rateLine(contract.guaranteed_tokens_per_min, contract.burst_tokens_per_min),

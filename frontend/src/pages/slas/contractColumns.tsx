@@ -87,7 +87,7 @@ export function contractColumns(actions: Actions): Column<Contract>[] {
         <div>
           <div>{row.original.service_class.name}</div>
           <div className={classes.under} data-hide="phone">
-            {classLine({ ...row.original.service_class, ...row.original.terms })}
+            {classLine(row.original.terms)}
           </div>
         </div>
       ),

@@ -1,0 +1,63 @@
+export const enUsage = {
+  title: "Usage",
+  subtitle: "What was used, by whom and for how much. A row opens one level deeper.",
+  empty: "No usage in this time",
+  emptyText: "Choose a longer time, or send a request: it is booked within seconds.",
+  measure: "What the chart shows",
+  measures: { tokens: "Tokens", good_tokens: "Tokens in time", requests: "Requests", cost: "Cost" },
+  by: "Group by",
+  groups: {
+    tenant: "Tenant",
+    deployment: "Deployment",
+    class: "Class",
+    key: "Key",
+    member: "Member",
+    day: "Day",
+    hour: "Hour",
+  },
+  chart: { hour: "By hour", day: "By day" },
+  chartHint:
+    "Requests count where they arrived; days and hours are UTC's. The four largest have a colour each, the others share one.",
+  others: "Others",
+  unknown: "Unnamed (playground)",
+  share: (name: string, share: string) => `${name}: ${share} of all tokens`,
+  opensDeeper: "Days and hours are in UTC. A row opens one level deeper.",
+  opensRequests: "Days and hours are in UTC. A row opens its requests.",
+  truncated: "Not every row is shown; the sums above are of all of them.",
+  tiles: {
+    requests: {
+      label: "Requests",
+      hint: "All that reached a replica or were refused for overload; the share is good divided by offered.",
+    },
+    output: {
+      label: "Output tokens",
+      hint: "Generated tokens, counted by the engine; in time are those of good requests.",
+    },
+    prompt: {
+      label: "Prompt tokens",
+      hint: "Tokens of the prompts; cached are those found in the prefix cache.",
+    },
+    cost: {
+      label: "Cost",
+      hint: "The exact sum of the records, each at the price of the contract's version that it was judged by. What failed on our side costs nothing.",
+    },
+    goodOf: (share: string) => `${share} good`,
+    inTime: (share: string) => `${share} in time`,
+    cached: (share: string) => `${share} cached`,
+  },
+  columns: {
+    requests: "Requests",
+    good: "Good",
+    prompt: "Prompt",
+    cached: "Cached",
+    output: "Output",
+    goodTokens: "In time",
+    cost: "Cost",
+  },
+  export: {
+    button: "Download CSV",
+    table: (group: string) => `This table, by ${group.toLowerCase()}`,
+    days: (group: string) => `By day and ${group.toLowerCase()}`,
+    requests: "A line for each request",
+  },
+};
