@@ -149,7 +149,7 @@ def decided(deployment: Deployment) -> list[Decision]:
     return list(Decision.objects.for_platform().filter(deployment_id=deployment.id).order_by("id"))
 
 
-def test_a_drained_node_is_left_once_others_are_ready_and_it_is_all_written_down() -> None:
+def test_a_drained_node_is_left_once_others_are_ready_and_it_is_all_written_down(liveness: redis.Redis) -> None:
     agents = {name: Agent(make_node(name)) for name in ("node-a", "node-b")}
     deployment = make_deployment()
     settle(*agents.values())
@@ -163,6 +163,9 @@ def test_a_drained_node_is_left_once_others_are_ready_and_it_is_all_written_down
     tasks.tick(time.time())
     assert [(row.id, row.run) for row in live(deployment)] == [(first.id, True), (successor.id, True)]
     other.report("ready")
+    tasks.tick(time.time())
+    assert live(deployment)[0].run  # its agent says ready, and it was not heard itself
+    liveness.set(names.alive(successor.id), "e")
     tasks.tick(time.time())
     assert [(row.id, row.run) for row in live(deployment)] == [(first.id, False), (successor.id, True)]
     assert Seat.objects.filter(replica_id=first.id).exists()  # it finishes what it runs
@@ -187,7 +190,8 @@ def test_a_refusal_that_stays_the_same_is_one_row() -> None:
     (refused,) = decided(deployment)
     assert (refused.kind, refused.count) == ("refuse", 5)
     assert (refused.last_at - refused.at).total_seconds() == pytest.approx(8)
-    make_node("small", device(memory_bytes=GIB // 2, units=1))
+    node = make_node("small", device(memory_bytes=GIB // 2, units=1))
+    Node.objects.filter(id=node.id).update(last_seen_at=datetime.fromtimestamp(began + 9, UTC))
     tasks.tick(began + 10)
     assert [(row.why, row.count) for row in decided(deployment)] == [
         ("No node is connected that takes replicas", 5),

@@ -59,6 +59,9 @@ class AgentConsumer(AsyncWebsocketConsumer):
             return
         try:
             await self._take(self.node, message)
+        except Node.DoesNotExist:
+            log.warning("agent_of_no_node", extra={"node": self.node.name})
+            await self.close(4401)
         except DatabaseError as error:  # the agent repeats itself each second
             log.warning("agent_report_not_kept", extra={"node": self.node.name, "error": str(error).strip()})
 
