@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from django.db.models import F, Func, Q, Sum, Value
+from django.db.models import DateTimeField, F, Func, Q, Sum, Value
 from django.db.models.fields.json import KeyTransform
 
 from berth.core.scoping import Scope
@@ -232,7 +232,8 @@ def _counts(asked: Question, pieces: list[Piece], step: int) -> list[Count]:
     for manager, field, spans in _TABLES:
         where = _within(pieces, field, spans=spans)
         if where is not None:
-            step_of = Func(Value(timedelta(seconds=step)), F(field), Value(EPOCH), function="date_bin")
+            length = Value(timedelta(seconds=step))
+            step_of = Func(length, F(field), Value(EPOCH), function="date_bin", output_field=DateTimeField())
             rows = asked.rows(manager).filter(where).annotate(begins=step_of).values_list("begins", *_CELL)
             found += [Count(*row) for row in rows.annotate(Sum("offered"), Sum("good")).order_by()]
     return found
