@@ -16,6 +16,7 @@ from_file() { # VARIABLE FILE: sets VARIABLE from FILE unless it is set
 
 from_file BERTH_DATABASE_URL database_url
 from_file BERTH_REDIS_URL redis_url
+from_file BERTH_METRICS_TOKEN metrics_token
 
 role=${1:-web}
 [ $# -eq 0 ] || shift

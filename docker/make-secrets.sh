@@ -8,7 +8,7 @@ mkdir -p secrets
 random() { head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n'; }
 make() { [ -s "secrets/$1" ] || printf '%s' "$2" >"secrets/$1"; }
 
-for name in postgres_password django_key replica_key node_token; do
+for name in postgres_password django_key replica_key node_token metrics_token grafana_password; do
     make "$name" "$(random)"
 done
 make key_peppers "1:$(random)"

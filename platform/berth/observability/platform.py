@@ -27,6 +27,7 @@ from berth.deployments.selectors import annotate_live
 from berth.fleet.models import Gpu, Node, Seat, SliceUnit
 from berth.live import names
 from berth.observability.names import NameBook
+from berth.slas.models import ServiceClass
 
 TIMEOUT_S = 1.0
 OWNED = ["tenant", "deployment"]
@@ -80,6 +81,7 @@ def _database() -> Iterator[Metric]:
     yield from _nodes()
     yield from _devices()
     yield from _alerts()
+    yield from _classes()
     family = GaugeMetricFamily("berth_models", "Models of the catalogue, by state.", labels=["state"])
     for state, count in Model.objects.values_list("state").annotate(Count("id")).order_by():
         family.add_metric([state], count)
@@ -163,6 +165,14 @@ def _devices() -> Iterator[Metric]:
             if (value := of(gpu)) is not None:
                 family.add_metric([gpu.node.name, f"{'cpu' if gpu.kind == 'cpu' else 'gpu'}-{gpu.index}"], value)
         yield family
+
+
+def _classes() -> Iterator[Metric]:
+    text = "The share of requests that a service class promises to be good."
+    family = GaugeMetricFamily("berth_class_attainment_target_ratio", text, labels=["class"])
+    for name, target in ServiceClass.objects.values_list("name", "attainment_target"):
+        family.add_metric([name], target)
+    yield family
 
 
 def _alerts() -> Iterator[Metric]:
