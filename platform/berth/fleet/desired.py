@@ -6,6 +6,7 @@ from berth.core.secrets import replica_token
 from berth.deployments.models import Deployment, Replica
 from berth.fleet.models import Node, Seat
 from berth.fleet.selectors import device_shares, seats
+from berth.options.selectors import get
 from gpuruntime import protocol
 
 
@@ -38,6 +39,7 @@ def _spec(seat: Seat, shares: dict[str, float]) -> protocol.ReplicaSpec:
         device_share=shares[seat.id],
         memory_bytes=seat.memory_bytes,
         engine=engine_settings(deployment),
+        drain_timeout_s=float(get("drain_timeout_s")),
     )
 
 

@@ -105,7 +105,8 @@ def delete_node(*, node: Node, actor: str) -> None:
     row = Node.objects.select_for_update().get(id=node.id)
     here = Replica.objects.for_platform().filter(node_id=row.id, ended_at=None).count()
     if here:
-        raise Conflict(f"{here} replicas run on {row.name}: drain it first", code="in_use")
+        way_out = "drain it first" if row.drain_requested_at is None else "wait until its drain is done"
+        raise Conflict(f"{here} replica{'s' * (here > 1)} still on {row.name}: {way_out}", code="in_use")
     if not row.cordoned and row.last_seen_at is not None and row.last_seen_at > timezone.now() - HEARD:
         raise Conflict(f"{row.name} is connected and takes replicas: cordon or drain it first", code="in_use")
     record(actor=actor, action="node.delete", obj=row, before={"name": row.name, "address": row.address})

@@ -75,7 +75,7 @@ _ALL = (
     Option("decisions_retention_days", "integer", 30, "retention", "How long decisions are kept", "days", 1, 3650),
     Option("device_history_hours", "integer", 24, "retention", "How long a device's history is kept", "hours", 1, 720),
     Option("logs_retention_days", "integer", 7, "retention", "How long replicas' log lines are kept", "days", 1, 90),
-    Option("drain_timeout_s", "integer", 120, "fleet", "How long a draining replica may finish requests", "s", 1, 3600),
+    Option("drain_timeout_s", "integer", 600, "fleet", "How long a draining replica may finish requests", "s", 1, 3600),
     Option(
         "burn_rate_fast", "number", 14.4, "alerts",
         "Alert when an error budget burns this many times too fast, over 1 hour", "times", 1, 1000,
