@@ -6,6 +6,7 @@ import { enKeys } from "./en.keys";
 import { enKit } from "./en.kit";
 import { enModels } from "./en.models";
 import { enOverview } from "./en.overview";
+import { enMembers, enTenants } from "./en.people";
 import { enPlayground } from "./en.playground";
 import { enRequests } from "./en.requests";
 import { enSettings } from "./en.settings";
@@ -184,6 +185,8 @@ export const en = {
   fleet: enFleet,
   decisions: enDecisions,
   keys: enKeys,
+  members: enMembers,
+  tenants: enTenants,
   playground: enPlayground,
   slas: enSlas,
   usage: enUsage,

@@ -7,6 +7,7 @@ import { zhKeys } from "./zh.keys";
 import { zhKit } from "./zh.kit";
 import { zhModels } from "./zh.models";
 import { zhOverview } from "./zh.overview";
+import { zhMembers, zhTenants } from "./zh.people";
 import { zhPlayground } from "./zh.playground";
 import { zhRequests } from "./zh.requests";
 import { zhSettings } from "./zh.settings";
@@ -165,6 +166,8 @@ export const zh: Catalogue = {
   fleet: zhFleet,
   decisions: zhDecisions,
   keys: zhKeys,
+  members: zhMembers,
+  tenants: zhTenants,
   playground: zhPlayground,
   slas: zhSlas,
   usage: zhUsage,

@@ -1,0 +1,138 @@
+import { ActionIcon, Menu, VisuallyHidden } from "@mantine/core";
+import {
+  IconAdjustments,
+  IconDatabase,
+  IconDots,
+  IconExternalLink,
+  IconPlayerPause,
+  IconPlayerPlay,
+} from "@tabler/icons-react";
+import type { Tenant } from "../../api/types";
+import type { Column } from "../../components/DataTable";
+import { Hint } from "../../components/Hint";
+import { Meter } from "../../components/Meter";
+import { StatePill } from "../../components/StatePill";
+import { TimeAgo } from "../../components/TimeAgo";
+import { t } from "../../i18n";
+import { bytes, integer } from "../../lib/format";
+import classes from "./Tenants.module.css";
+
+export interface TenantVerbs {
+  open: (tenant: Tenant) => void;
+  edit: (tenant: Tenant) => void;
+  quota: (tenant: Tenant) => void;
+  suspend: (tenant: Tenant) => void;
+}
+
+/** What its deployments reserve, against guaranteed and lent memory; the mark is where lending begins. */
+function Capacity({ tenant }: { tenant: Tenant }) {
+  const { quota, reserved_bytes: used } = tenant;
+  if (!quota)
+    return (
+      <span className="num">
+        {bytes(used)} <span className="muted">({t.tenants.noLimit})</span>
+      </span>
+    );
+  const limit = quota.guaranteed_bytes + quota.burst_bytes;
+  const lent = Math.max(0, used - quota.guaranteed_bytes);
+  const label = t.tenants.reservedOf(bytes(used), bytes(limit));
+  return (
+    <div className={classes.capacity}>
+      <span className="num">
+        {label} {lent > 0 && <span className="muted">· {t.tenants.burstOf(bytes(lent))}</span>}
+      </span>
+      <Meter
+        value={limit ? used / limit : 0}
+        mark={limit && quota.burst_bytes ? quota.guaranteed_bytes / limit : undefined}
+        tone={lent > 0 ? "late" : "accent"}
+        label={label}
+      />
+    </div>
+  );
+}
+
+function TenantMenu({ tenant, verbs }: { tenant: Tenant; verbs: TenantVerbs }) {
+  const words = t.tenants;
+  const icon = { size: 15, stroke: 1.6 };
+  return (
+    <Menu>
+      <Menu.Target>
+        <ActionIcon
+          variant="subtle"
+          color="gray"
+          aria-label={words.menu(tenant.name)}
+          data-testid="tenant-menu"
+        >
+          <IconDots size={16} stroke={1.6} />
+        </ActionIcon>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Item leftSection={<IconExternalLink {...icon} />} onClick={() => verbs.open(tenant)}>
+          {words.open}
+        </Menu.Item>
+        <Menu.Item leftSection={<IconAdjustments {...icon} />} onClick={() => verbs.edit(tenant)}>
+          {words.edit}
+        </Menu.Item>
+        <Menu.Item leftSection={<IconDatabase {...icon} />} onClick={() => verbs.quota(tenant)}>
+          {words.quota}
+        </Menu.Item>
+        <Menu.Item
+          leftSection={tenant.suspended_at ? <IconPlayerPlay {...icon} /> : <IconPlayerPause {...icon} />}
+          onClick={() => verbs.suspend(tenant)}
+        >
+          {tenant.suspended_at ? words.resume : words.suspend}
+        </Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  );
+}
+
+export function tenantColumns(verbs: TenantVerbs): Column<Tenant>[] {
+  const words = t.tenants.columns;
+  return [
+    {
+      id: "name",
+      header: words.name,
+      meta: { order: "name" },
+      cell: ({ row }) => (
+        <span className={classes.name}>
+          <span>{row.original.name}</span>
+          <span className={classes.slug}>{row.original.slug}</span>
+        </span>
+      ),
+    },
+    {
+      id: "state",
+      header: words.state,
+      meta: { hide: "phone" },
+      cell: ({ row }) => <StatePill state={row.original.suspended_at ? "suspended" : "active"} />,
+    },
+    {
+      id: "capacity",
+      header: () => (
+        <span className={classes.head}>
+          {words.capacity} <Hint text={t.tenants.capacityHint} />
+        </span>
+      ),
+      cell: ({ row }) => <Capacity tenant={row.original} />,
+    },
+    {
+      id: "weight",
+      header: words.weight,
+      meta: { order: "weight", hide: "tablet", end: true },
+      cell: ({ row }) => integer(row.original.weight),
+    },
+    {
+      id: "created",
+      header: words.created,
+      meta: { order: "created_at", hide: "tablet" },
+      cell: ({ row }) => <TimeAgo at={row.original.created_at} />,
+    },
+    {
+      id: "actions",
+      header: () => <VisuallyHidden>{t.actions.column}</VisuallyHidden>,
+      meta: { end: true },
+      cell: ({ row }) => <TenantMenu tenant={row.original} verbs={verbs} />,
+    },
+  ];
+}
