@@ -70,26 +70,11 @@ function page<Path extends string>(path: Path, component: RouteComponent) {
   return createRoute({ getParentRoute: () => shell, path, validateSearch: textSearch, component });
 }
 
-const deployments = createRoute({
-  getParentRoute: () => shell,
-  path: "/deployments",
-  validateSearch: (raw: Record<string, unknown>) =>
-    searchOf(raw, { q: "string", state: "string", create: "boolean" }),
-  component: pages.DeploymentsPage,
-});
-
 const overview = createRoute({
   getParentRoute: () => shell,
   path: "/overview",
   validateSearch: (raw: Record<string, unknown>) => searchOf(raw, { range: "string", deployment: "string" }),
   component: pages.OverviewPage,
-});
-
-const deployment = createRoute({
-  getParentRoute: () => shell,
-  path: "/deployments/$id",
-  validateSearch: (raw: Record<string, unknown>) => searchOf(raw, { tab: "string", replica: "string" }),
-  component: pages.DeploymentPage,
 });
 
 const playground = createRoute({
@@ -106,11 +91,11 @@ const tree = root.addChildren([
   home,
   shell.addChildren([
     overview,
-    deployments,
-    deployment,
     playground,
     page("/tenants", pages.TenantsPage),
     page("/members", pages.MembersPage),
+    page("/deployments", pages.DeploymentsPage),
+    page("/deployments/$id", pages.DeploymentPage),
     page("/models", pages.ModelsPage),
     page("/models/$id", pages.ModelPage),
     page("/slas", pages.SlasPage),

@@ -11,3 +11,5 @@ export type Drain = Schemas["Drain"];
 export type HistoryPoint = Schemas["HistoryPoint"];
 export type Decision = Schemas["Decision"];
 export type Candidate = Schemas["Candidate"];
+export type DeploymentEvent = Schemas["Event"];
+export type EventPage = Schemas["EventPage"];

@@ -1,6 +1,14 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { api, collect, unwrap } from "../api/client";
+import {
+  keepPreviousData,
+  useInfiniteQuery,
+  useMutation,
+  useQuery,
+  useQueryClient,
+} from "@tanstack/react-query";
+import { api, collect, cursorOf, unwrap } from "../api/client";
+import type { EventPage } from "../api/fleet";
 import type { DeploymentCreate } from "../api/types";
+import type { ListQuery } from "./useList";
 
 export function useDeployments(tenant: string | undefined) {
   return useQuery({
@@ -8,6 +16,34 @@ export function useDeployments(tenant: string | undefined) {
     refetchInterval: 10_000,
     queryFn: () =>
       collect((cursor) => unwrap(api.GET("/api/v1/deployments", { params: { query: { tenant, cursor } } }))),
+  });
+}
+
+export interface DeploymentFilters extends ListQuery {
+  tenant?: string;
+  desired_state?: string;
+  model?: string;
+}
+
+/** One page, for a list that may have a thousand. */
+export function useDeploymentPage(query: DeploymentFilters) {
+  return useQuery({
+    queryKey: ["deployments", "page", query],
+    placeholderData: keepPreviousData,
+    refetchInterval: 10_000,
+    queryFn: () => unwrap(api.GET("/api/v1/deployments", { params: { query } })),
+  });
+}
+
+/** What happened to a deployment, newest first; older ones on demand. */
+export function useDeploymentEvents(id: string) {
+  return useInfiniteQuery({
+    queryKey: ["events", id],
+    refetchInterval: 10_000,
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page: EventPage) => cursorOf(page.next),
+    queryFn: ({ pageParam: cursor }) =>
+      unwrap(api.GET("/api/v1/deployments/{id}/events", { params: { path: { id }, query: { cursor } } })),
   });
 }
 
@@ -23,7 +59,9 @@ function useRefresh() {
   const queries = useQueryClient();
   return () =>
     Promise.all(
-      ["deployments", "replicas", "contracts"].map((key) => queries.invalidateQueries({ queryKey: [key] })),
+      ["deployments", "replicas", "contracts", "events"].map((key) =>
+        queries.invalidateQueries({ queryKey: [key] }),
+      ),
     );
 }
 
@@ -40,9 +78,10 @@ export type Change =
   | { verb: "stop" }
   | { verb: "delete" }
   | { verb: "scale"; replicas: number }
+  | { verb: "class"; service_class: string }
   | { verb: "clone"; name: string };
 
-/** start, stop, scale, clone or delete one deployment. */
+/** start, stop, scale, clone, delete or reclass one deployment. */
 export function useChangeDeployment() {
   const onSuccess = useRefresh();
   return useMutation({
@@ -52,7 +91,10 @@ export function useChangeDeployment() {
       if (change.verb === "start") await unwrap(api.POST("/api/v1/deployments/{id}/start", { params }));
       else if (change.verb === "stop") await unwrap(api.POST("/api/v1/deployments/{id}/stop", { params }));
       else if (change.verb === "delete") await unwrap(api.DELETE("/api/v1/deployments/{id}", { params }));
-      else if (change.verb === "scale") {
+      else if (change.verb === "class") {
+        const body = { service_class: change.service_class };
+        await unwrap(api.POST("/api/v1/deployments/{id}/class", { params, body }));
+      } else if (change.verb === "scale") {
         await unwrap(
           api.POST("/api/v1/deployments/{id}/scale", { params, body: { replicas: change.replicas } }),
         );

@@ -47,7 +47,7 @@ export function CommandPalette() {
           label: t.deployments.create,
           leftSection: <IconPlus {...ICON} />,
           onClick: () =>
-            void navigate({ to: "/t/$scope/deployments", params: { scope }, search: { create: true } }),
+            void navigate({ to: "/t/$scope/deployments", params: { scope }, search: { create: "true" } }),
         },
         {
           id: "create-key",

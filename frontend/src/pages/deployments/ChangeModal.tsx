@@ -1,11 +1,13 @@
-import { NumberInput, TextInput } from "@mantine/core";
+import { NumberInput, Select, TextInput } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import { useState } from "react";
 import type { Deployment } from "../../api/types";
 import { ConfirmModal } from "../../components/ConfirmModal";
+import { useClasses } from "../../hooks/useClasses";
 import { type Change, useChangeDeployment } from "../../hooks/useDeployments";
 import { t } from "../../i18n";
 import { slugError } from "../../lib/slug";
+import { classLine } from "./classLine";
 
 export type Verb = Change["verb"];
 
@@ -16,17 +18,21 @@ interface Props {
   onDeleted: () => void;
 }
 
-/** One window for start, stop, scale, clone and delete: it says what happens, then does it. */
+/** One window for start, stop, scale, another class, clone and delete: it says what happens, then does it. */
 export function ChangeModal({ deployment, verb, onClose, onDeleted }: Props) {
   const change = useChangeDeployment();
   const [replicas, setReplicas] = useState<number>(deployment.replica_count);
   const [name, setName] = useState(`${deployment.name}-copy`);
+  const [level, setLevel] = useState(deployment.service_class.id);
+  const levels = useClasses();
+  const chosen = levels.data?.find((one) => one.id === level);
   const words = t.deployments.change[verb];
   const problem = verb === "clone" ? slugError(name) : null;
 
   const wanted = (): Change => {
     if (verb === "scale") return { verb, replicas };
     if (verb === "clone") return { verb, name };
+    if (verb === "class") return { verb, service_class: level };
     return { verb };
   };
   const confirm = () => {
@@ -62,6 +68,18 @@ export function ChangeModal({ deployment, verb, onClose, onDeleted }: Props) {
           clampBehavior="strict"
           value={replicas}
           onChange={(v) => setReplicas(Number(v) || 0)}
+          mt="md"
+          data-autofocus
+        />
+      )}
+      {verb === "class" && (
+        <Select
+          label={t.deployments.form.class}
+          description={chosen && classLine(chosen)}
+          data={(levels.data ?? []).map((one) => ({ value: one.id, label: one.name }))}
+          value={level}
+          onChange={(value) => value && setLevel(value)}
+          allowDeselect={false}
           mt="md"
           data-autofocus
         />

@@ -12,6 +12,7 @@ import { useForm } from "@mantine/form";
 import { useDisclosure } from "@mantine/hooks";
 import { notifications } from "@mantine/notifications";
 import { IconChevronDown, IconChevronRight } from "@tabler/icons-react";
+import { useEffect } from "react";
 import type { Model } from "../../api/types";
 import { FormError } from "../../components/FormError";
 import { TenantSelect } from "../../components/TenantSelect";
@@ -20,12 +21,28 @@ import { useCreateDeployment } from "../../hooks/useDeployments";
 import { useModels } from "../../hooks/useModels";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
-import { percent } from "../../lib/format";
+import { integer, percent } from "../../lib/format";
 import { slugError, toSlug } from "../../lib/slug";
+import { kvMibFor } from "../models/modelFit";
 import { classLine } from "./classLine";
 import classes from "./Deployments.module.css";
-import { DTYPES, ENGINES, fieldOf, INITIAL, KV_DTYPES, toCreate, toFit, type Values } from "./deploymentForm";
+import {
+  DTYPES,
+  ENGINES,
+  fieldOf,
+  INITIAL,
+  KV_DTYPES,
+  MIB,
+  toCreate,
+  toFit,
+  type Values,
+} from "./deploymentForm";
 import { FitCheck } from "./FitCheck";
+
+/** How many tokens of K and V the memory holds. */
+function tokensIn(model: Model, mib: number): number {
+  return Math.floor((mib * MIB) / Math.max(1, model.kv_bytes_per_token));
+}
 
 /** A model that is not ready is listed with what it waits for, so that nobody looks for it in vain. */
 function toOption(model: Model) {
@@ -34,9 +51,16 @@ function toOption(model: Model) {
   return { value: model.id, label: t.deployments.form.notReady(model.name, state), disabled: true };
 }
 
-export function CreateDeploymentDrawer({ opened, onClose }: { opened: boolean; onClose: () => void }) {
-  const { current } = useScope();
-  const models = useModels();
+interface Props {
+  opened: boolean;
+  /** The model to start from. */
+  model?: string;
+  onClose: () => void;
+}
+
+export function CreateDeploymentDrawer({ opened, model: given, onClose }: Props) {
+  const { current, operator } = useScope();
+  const models = useModels(current?.tenant);
   const levels = useClasses();
   const create = useCreateDeployment();
   const [advanced, more] = useDisclosure(false);
@@ -47,7 +71,7 @@ export function CreateDeploymentDrawer({ opened, onClose }: { opened: boolean; o
       name: slugError,
       model: (v) => (v ? null : words.modelNeeded),
       service_class: (v) => (v ? null : words.classNeeded),
-      tenant: (v) => (current?.tenant || v ? null : t.scope.choose),
+      tenant: (v) => (current?.tenant || operator || v ? null : t.scope.choose),
     },
   });
   const close = () => {
@@ -74,12 +98,28 @@ export function CreateDeploymentDrawer({ opened, onClose }: { opened: boolean; o
   const chooseModel = (id: string | null) => {
     const model = ready.find((m) => m.id === id);
     form.setFieldValue("model", id ?? "");
-    if (model && !form.isTouched("name")) form.setValues({ name: toSlug(model.name) });
+    if (!model) return;
+    if (!form.isTouched("name")) form.setValues({ name: toSlug(model.name) });
+    // One request of the whole context has room; less is refused.
+    if (!form.isTouched("kv_mib")) form.setValues({ kv_mib: kvMibFor(model) });
   };
+  const arrived = ready.some((m) => m.id === given);
+  // "Deploy" of a model came with it; the list of models may come later
+  useEffect(() => {
+    if (opened && arrived && given) chooseModel(given);
+  }, [opened, arrived, given]);
   return (
     <Drawer opened={opened} onClose={close} title={t.deployments.create} size={480}>
       <form onSubmit={submit} className={classes.form} data-testid="create-deployment-form">
-        {!current?.tenant && <TenantSelect {...form.getInputProps("tenant")} />}
+        {!current?.tenant && (
+          <TenantSelect
+            label={words.tenant}
+            placeholder={words.platform}
+            required={false}
+            clearable
+            {...form.getInputProps("tenant")}
+          />
+        )}
         <Select
           label={words.model}
           placeholder={words.modelPlaceholder}
@@ -130,6 +170,7 @@ export function CreateDeploymentDrawer({ opened, onClose }: { opened: boolean; o
               label={words.kv}
               min={1}
               suffix=" MiB"
+              description={chosen && words.kvHint(integer(tokensIn(chosen, form.values.kv_mib)))}
               thousandSeparator
               {...form.getInputProps("kv_mib")}
             />

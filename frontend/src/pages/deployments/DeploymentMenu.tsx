@@ -5,6 +5,7 @@ import {
   IconMessage,
   IconPlayerPlay,
   IconPlayerStop,
+  IconShieldCheck,
   IconTrash,
   IconVersions,
 } from "@tabler/icons-react";
@@ -17,10 +18,17 @@ import { ChangeModal, type Verb } from "./ChangeModal";
 
 const ICON = { size: 15, stroke: 1.6 };
 
+/** Who only uses a deployment by contract changes nothing of it; operators change the platform's. */
+export function useMayChange(deployment: Deployment): boolean {
+  const { canChange, operator } = useScope();
+  return operator || (canChange && deployment.access === "owner");
+}
+
 /** What one may do to a deployment, in the list and on its page. */
 export function DeploymentMenu({ deployment }: { deployment: Deployment }) {
   const [verb, setVerb] = useState<Verb | null>(null);
-  const { current, canChange, canUse } = useScope();
+  const { current, canUse } = useScope();
+  const mayChange = useMayChange(deployment);
   const navigate = useNavigate();
   const running = deployment.desired_state === "running";
   const scope = current?.slug ?? "";
@@ -48,7 +56,7 @@ export function DeploymentMenu({ deployment }: { deployment: Deployment }) {
               {t.deployments.open}
             </Menu.Item>
           )}
-          {canChange && (
+          {mayChange && (
             <>
               {running ? (
                 <Menu.Item
@@ -73,6 +81,13 @@ export function DeploymentMenu({ deployment }: { deployment: Deployment }) {
                 data-testid="scale-deployment"
               >
                 {t.deployments.verbs.scale}
+              </Menu.Item>
+              <Menu.Item
+                leftSection={<IconShieldCheck {...ICON} />}
+                onClick={() => setVerb("class")}
+                data-testid="class-deployment"
+              >
+                {t.deployments.verbs.class}
               </Menu.Item>
               <Menu.Item
                 leftSection={<IconCopyPlus {...ICON} />}

@@ -1,126 +1,142 @@
-import { Button, Skeleton, Tabs } from "@mantine/core";
-import { IconArrowLeft, IconMessage } from "@tabler/icons-react";
-import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { ErrorState } from "../../components/ErrorState";
+import { Button, Skeleton } from "@mantine/core";
+import { IconArrowLeft, IconMessage, IconRoute } from "@tabler/icons-react";
+import { Link, useParams } from "@tanstack/react-router";
+import type { Deployment } from "../../api/types";
+import { Loaded } from "../../components/Loaded";
 import { PageHeader } from "../../components/PageHeader";
 import { Panel } from "../../components/Panel";
 import { Snippets } from "../../components/Snippets";
 import { StatePill } from "../../components/StatePill";
+import { UrlTabs } from "../../components/UrlTabs";
 import { useDeployment } from "../../hooks/useDeployments";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
+import { DeploymentEvents } from "./DeploymentEvents";
 import { DeploymentFacts } from "./DeploymentFacts";
 import { DeploymentMenu } from "./DeploymentMenu";
 import { DeploymentMetrics } from "./DeploymentMetrics";
 import { DeploymentReplicas } from "./DeploymentReplicas";
 import { DeploymentSettings } from "./DeploymentSettings";
 import classes from "./Deployments.module.css";
+import { OwnerBadge } from "./deploymentColumns";
 import { LastFailure } from "./LastFailure";
 import { ReplicaLogs } from "./ReplicaLogs";
 
-const TABS = ["metrics", "replicas", "logs", "use", "settings"] as const;
-type Tab = (typeof TABS)[number];
+const SKELETON = (
+  <>
+    <Skeleton height={34} width={260} mb="lg" />
+    <Skeleton height={64} mb="lg" />
+    <Skeleton height={320} />
+  </>
+);
 
 export function DeploymentPage() {
   const { id } = useParams({ from: "/t/$scope/deployments/$id" });
-  const search = useSearch({ from: "/t/$scope/deployments/$id" });
-  const navigate = useNavigate({ from: "/t/$scope/deployments/$id" });
-  const { current, canUse } = useScope();
+  const { current } = useScope();
   const found = useDeployment(id);
-  const scope = current?.slug ?? "";
-  const tab: Tab = TABS.find((one) => one === search.tab) ?? "metrics";
-  const deployment = found.data;
-  const open = (next: string | null) =>
-    navigate({ search: (s) => ({ ...s, tab: next === "metrics" ? undefined : (next ?? undefined) }) });
-
-  const back = (
-    <Link className={classes.back} to="/t/$scope/deployments" params={{ scope }}>
-      <IconArrowLeft size={14} aria-hidden="true" />
-      {t.deployments.title}
-    </Link>
-  );
-  if (found.error && !deployment) {
-    return (
-      <>
-        {back}
-        <Panel>
-          <ErrorState error={found.error} retry={() => found.refetch()} />
-        </Panel>
-      </>
-    );
-  }
-  if (!deployment) {
-    return (
-      <>
-        {back}
-        <Skeleton height={34} width={260} mb="lg" />
-        <Skeleton height={64} mb="lg" />
-        <Skeleton height={320} />
-      </>
-    );
-  }
   return (
     <>
-      {back}
+      <Link className={classes.back} to="/t/$scope/deployments" params={{ scope: current?.slug ?? "" }}>
+        <IconArrowLeft size={14} aria-hidden="true" />
+        {t.deployments.title}
+      </Link>
+      <Loaded query={found} skeleton={SKELETON}>
+        {(deployment) => <Shown deployment={deployment} />}
+      </Loaded>
+    </>
+  );
+}
+
+function Shown({ deployment }: { deployment: Deployment }) {
+  const words = t.deployments;
+  return (
+    <>
       <PageHeader
         title={
           <>
             {deployment.name}
             <StatePill state={deployment.state.state} />
+            <OwnerBadge deployment={deployment} />
           </>
         }
         subtitle={deployment.state.reason}
       >
-        {canUse && (
-          <Button
-            component={Link}
-            to={`/t/${scope}/playground?deployment=${id}`}
-            variant="default"
-            leftSection={<IconMessage size={16} stroke={1.6} />}
-          >
-            {t.deployments.open}
-          </Button>
-        )}
-        <DeploymentMenu deployment={deployment} />
+        <Actions deployment={deployment} />
       </PageHeader>
+      {deployment.access === "contract" && (
+        <p className={classes.notice}>{words.grantedText(deployment.tenant.name)}</p>
+      )}
       <LastFailure deployment={deployment} />
       <DeploymentFacts deployment={deployment} />
-      <Tabs value={tab} onChange={open} keepMounted={false}>
-        <Tabs.List mb="md" className={classes.tabs}>
-          {TABS.map((one) => (
-            <Tabs.Tab key={one} value={one}>
-              {t.deployments.tabs[one]}
-            </Tabs.Tab>
-          ))}
-        </Tabs.List>
-        <Tabs.Panel value="metrics">
-          <DeploymentMetrics deployment={deployment} />
-        </Tabs.Panel>
-        <Tabs.Panel value="replicas">
-          <DeploymentReplicas deployment={deployment} />
-        </Tabs.Panel>
-        <Tabs.Panel value="logs">
-          <ReplicaLogs
-            deployment={deployment}
-            replica={search.replica}
-            onReplica={(replica) => navigate({ search: (s) => ({ ...s, replica }) })}
-          />
-        </Tabs.Panel>
-        <Tabs.Panel value="use">
-          <Panel title={t.deployments.useTitle}>
-            <Snippets
-              body={{
-                model: deployment.name,
-                messages: [{ role: "user", content: t.snippets.question }],
-                stream: true,
-              }}
-            />
-          </Panel>
-        </Tabs.Panel>
-        <Tabs.Panel value="settings">
-          <DeploymentSettings deployment={deployment} />
-        </Tabs.Panel>
-      </Tabs>
+      <UrlTabs
+        label={words.tabs.label}
+        tabs={[
+          {
+            id: "metrics",
+            label: words.tabs.metrics,
+            content: () => <DeploymentMetrics deployment={deployment} />,
+          },
+          {
+            id: "replicas",
+            label: words.tabs.replicas,
+            content: () => <DeploymentReplicas deployment={deployment} />,
+          },
+          { id: "logs", label: words.tabs.logs, content: () => <ReplicaLogs deployment={deployment} /> },
+          {
+            id: "events",
+            label: words.tabs.events,
+            content: () => <DeploymentEvents deployment={deployment} />,
+          },
+          { id: "use", label: words.tabs.use, content: () => <UseIt deployment={deployment} /> },
+          {
+            id: "settings",
+            label: words.tabs.settings,
+            content: () => <DeploymentSettings deployment={deployment} />,
+          },
+        ]}
+      />
     </>
+  );
+}
+
+function Actions({ deployment }: { deployment: Deployment }) {
+  const { current, canUse } = useScope();
+  const scope = current?.slug ?? "";
+  return (
+    <>
+      <Button
+        component={Link}
+        to={`/t/${scope}/decisions?deployment=${deployment.id}&range=30d`}
+        variant="default"
+        leftSection={<IconRoute size={16} stroke={1.6} />}
+      >
+        {t.nav.decisions}
+      </Button>
+      {canUse && (
+        <Button
+          component={Link}
+          to={`/t/${scope}/playground?deployment=${deployment.id}`}
+          variant="default"
+          leftSection={<IconMessage size={16} stroke={1.6} />}
+        >
+          {t.deployments.open}
+        </Button>
+      )}
+      <DeploymentMenu deployment={deployment} />
+    </>
+  );
+}
+
+function UseIt({ deployment }: { deployment: Deployment }) {
+  return (
+    <Panel title={t.deployments.useTitle}>
+      <Snippets
+        body={{
+          model: deployment.name,
+          messages: [{ role: "user", content: t.snippets.question }],
+          stream: true,
+        }}
+      />
+    </Panel>
   );
 }

@@ -3,6 +3,7 @@ import { IconCpu } from "@tabler/icons-react";
 import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import type { Deployment, Replica } from "../../api/types";
+import { CopyId } from "../../components/CopyId";
 import { type Column, DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
@@ -12,23 +13,77 @@ import { TimeAgo } from "../../components/TimeAgo";
 import { useReplicas } from "../../hooks/useReplicas";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
-import { bytes, integer, NONE } from "../../lib/format";
+import { bytes, integer, milliseconds, NONE, percent } from "../../lib/format";
 import classes from "./Deployments.module.css";
 
 const words = t.deployments.replicaColumns;
 
-function LogsLink({ replica }: { replica: Replica }) {
+function Links({ replica }: { replica: Replica }) {
   const { current } = useScope();
+  const scope = current?.slug ?? "";
   return (
-    <Link
-      to="/t/$scope/deployments/$id"
-      params={{ scope: current?.slug ?? "", id: replica.deployment }}
-      search={{ tab: "logs", replica: replica.id }}
-      className={classes.link}
-    >
-      {t.deployments.tabs.logs}
-    </Link>
+    <div className={classes.links}>
+      <Link
+        to="/t/$scope/decisions"
+        params={{ scope }}
+        search={{ replica: replica.id, range: "30d" }}
+        className={classes.link}
+        aria-label={words.whyNamed(replica.id)}
+      >
+        {words.why}
+      </Link>
+      <Link
+        to="/t/$scope/deployments/$id"
+        params={{ scope, id: replica.deployment }}
+        search={{ tab: "logs", replica: replica.id }}
+        className={classes.link}
+        aria-label={words.logsNamed(replica.id)}
+      >
+        {t.deployments.tabs.logs}
+      </Link>
+    </div>
   );
+}
+
+/** Node and device; operators go on to the node's page, others have none. */
+function Place({ replica: r }: { replica: Replica }) {
+  const { current, operator } = useScope();
+  if (!r.node) return NONE;
+  return (
+    <div className={classes.name}>
+      {operator && r.node_id ? (
+        <Link
+          className={classes.link}
+          to="/t/$scope/fleet/$id"
+          params={{ scope: current?.slug ?? "", id: r.node_id }}
+          search={{ device: r.device_id ?? undefined }}
+        >
+          {r.node}
+        </Link>
+      ) : (
+        <span>{r.node}</span>
+      )}
+      {r.device && <span className={classes.sub}>{r.device}</span>}
+    </div>
+  );
+}
+
+/** What it says of itself, where it runs. */
+function Load({ replica }: { replica: Replica }) {
+  const { stats } = replica;
+  if (!stats) return NONE;
+  const next = stats.predicted_ttft_ms;
+  return (
+    <span title={next === null ? undefined : words.ttft(milliseconds(next))}>
+      {integer(stats.running)} <span className="muted">/ {integer(stats.queued)}</span>
+    </span>
+  );
+}
+
+function kvFree({ stats }: Replica): number | null {
+  const total = stats?.kv_total_blocks;
+  const free = stats?.kv_free_blocks;
+  return total && free !== null && free !== undefined ? free / total : null;
 }
 
 const COLUMNS: Column<Replica>[] = [
@@ -37,7 +92,7 @@ const COLUMNS: Column<Replica>[] = [
     accessorFn: (r) => r.id,
     header: words.id,
     sortFn: "text",
-    cell: ({ row }) => <span className="mono">{row.original.id}</span>,
+    cell: ({ row }) => <CopyId id={row.original.id} short />,
   },
   {
     id: "state",
@@ -52,6 +107,7 @@ const COLUMNS: Column<Replica>[] = [
             {r.reason}
           </span>
         )}
+        {r.stale && <span className={classes.reason}>{words.stale}</span>}
       </div>
     ),
   },
@@ -61,10 +117,23 @@ const COLUMNS: Column<Replica>[] = [
     header: words.node,
     sortFn: "text",
     meta: { hide: "phone" },
-    cell: ({ row }) =>
-      row.original.node
-        ? `${row.original.node}${row.original.device ? ` · ${row.original.device}` : ""}`
-        : NONE,
+    cell: ({ row }) => <Place replica={row.original} />,
+  },
+  {
+    id: "load",
+    accessorFn: (r) => r.stats?.running ?? -1,
+    header: words.load,
+    sortFn: "basic",
+    meta: { end: true, hide: "tablet" },
+    cell: ({ row }) => <Load replica={row.original} />,
+  },
+  {
+    id: "kv",
+    accessorFn: (r) => kvFree(r) ?? -1,
+    header: words.kv,
+    sortFn: "basic",
+    meta: { end: true, hide: "tablet" },
+    cell: ({ row }) => percent(kvFree(row.original)),
   },
   {
     id: "restarts",
@@ -95,7 +164,7 @@ const COLUMNS: Column<Replica>[] = [
     header: () => <VisuallyHidden>{t.actions.column}</VisuallyHidden>,
     enableSorting: false,
     meta: { end: true },
-    cell: ({ row }) => <LogsLink replica={row.original} />,
+    cell: ({ row }) => <Links replica={row.original} />,
   },
 ];
 

@@ -1,111 +1,88 @@
-import { Button, Select, TextInput } from "@mantine/core";
-import { IconPlus, IconSearch, IconStack2 } from "@tabler/icons-react";
-import { useNavigate, useSearch } from "@tanstack/react-router";
+import { Button } from "@mantine/core";
+import { IconPlus, IconStack2 } from "@tabler/icons-react";
+import { useNavigate } from "@tanstack/react-router";
 import { useMemo } from "react";
-import type { Deployment } from "../../api/types";
-import { DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
-import { ErrorState } from "../../components/ErrorState";
+import { FilterBar, FilterSelect } from "../../components/FilterBar";
 import { PageHeader } from "../../components/PageHeader";
-import { Panel } from "../../components/Panel";
-import { useDeployments } from "../../hooks/useDeployments";
+import { ResourceTable } from "../../components/ResourceTable";
+import { useDeploymentPage } from "../../hooks/useDeployments";
+import { useList } from "../../hooks/useList";
+import { useModels } from "../../hooks/useModels";
 import { useScope } from "../../hooks/useScope";
+import { useUrl } from "../../hooks/useUrl";
 import { t } from "../../i18n";
 import { CreateDeploymentDrawer } from "./CreateDeploymentDrawer";
-import classes from "./Deployments.module.css";
 import { deploymentColumns } from "./deploymentColumns";
 import { Registering } from "./Registering";
 
-function matches(deployment: Deployment, q: string, state: string | undefined): boolean {
-  if (state && deployment.state.state !== state) return false;
-  const text = `${deployment.name} ${deployment.model.name} ${deployment.service_class.name}`.toLowerCase();
-  return text.includes(q.trim().toLowerCase());
-}
+const WANTED = ["running", "stopped"] as const;
 
 export function DeploymentsPage() {
-  const { q = "", state, create } = useSearch({ from: "/t/$scope/deployments" });
-  const navigate = useNavigate({ from: "/t/$scope/deployments" });
+  const { values, set } = useUrl();
+  const navigate = useNavigate();
   const { current, canChange } = useScope();
-  const deployments = useDeployments(current?.tenant);
+  const list = useList({ filters: ["q", "desired_state", "model"], sort: "-created_at" });
+  const page = useDeploymentPage({ ...list.query, tenant: current?.tenant });
+  const models = useModels(current?.tenant);
   const columns = useMemo(() => deploymentColumns(!current?.tenant), [current?.tenant]);
-  const rows = useMemo(
-    () => deployments.data?.filter((d) => matches(d, q, state)),
-    [deployments.data, q, state],
-  );
-  const states = [...new Set((deployments.data ?? []).map((d) => d.state.state))];
-  const setCreate = (open: boolean) => navigate({ search: (s) => ({ ...s, create: open || undefined }) });
-  const filtered = (deployments.data?.length ?? 0) > 0;
-
+  // From "Deploy" of a model the parameter names the model to start from; it filters nothing then.
+  const creating = canChange && values.create !== undefined;
   const createButton = canChange && (
     <Button
       leftSection={<IconPlus size={16} />}
-      onClick={() => setCreate(true)}
+      onClick={() => set({ create: "true" })}
       data-testid="create-deployment"
     >
       {t.deployments.create}
     </Button>
   );
+  const open = (id: string) =>
+    void navigate({ to: "/t/$scope/deployments/$id", params: { scope: current?.slug ?? "", id } });
   return (
     <>
       <PageHeader title={t.deployments.title} subtitle={t.deployments.subtitle}>
         {createButton}
       </PageHeader>
       <Registering />
-      <div className={classes.filters}>
-        <TextInput
-          aria-label={t.deployments.search}
-          placeholder={t.deployments.search}
-          leftSection={<IconSearch size={15} stroke={1.6} />}
-          value={q}
-          onChange={(e) =>
-            navigate({ search: (s) => ({ ...s, q: e.target.value || undefined }), replace: true })
-          }
-          className={classes.search}
+      <FilterBar list={list} search={t.deployments.search}>
+        <FilterSelect
+          list={list}
+          name="desired_state"
+          label={t.deployments.anyState}
+          options={WANTED.map((value) => ({ value, label: t.deployments.wanted[value] }))}
         />
-        <Select
-          aria-label={t.deployments.filterState}
-          placeholder={t.deployments.anyState}
-          data={states.map((value) => ({
-            value,
-            label: (t.states as Record<string, string>)[value] ?? value,
-          }))}
-          value={state ?? null}
-          onChange={(value) =>
-            navigate({ search: (s) => ({ ...s, state: value ?? undefined }), replace: true })
-          }
-          clearable
-          w={150}
+        <FilterSelect
+          list={list}
+          name="model"
+          label={t.deployments.anyModel}
+          options={(models.data ?? []).map((model) => ({ value: model.id, label: model.name }))}
         />
-      </div>
-      <Panel flush>
-        {deployments.error && !deployments.data ? (
-          <ErrorState error={deployments.error} retry={() => deployments.refetch()} />
-        ) : (
-          <DataTable
-            label={t.deployments.title}
-            rows={rows}
-            columns={columns}
-            rowId={(d) => d.id}
-            testId="deployments"
-            empty={
-              <EmptyState
-                icon={<IconStack2 size={20} stroke={1.6} />}
-                title={filtered ? t.deployments.noMatch : t.deployments.empty}
-                text={filtered ? t.deployments.noMatchText : t.deployments.emptyText}
-              >
-                {filtered ? (
-                  <Button variant="default" onClick={() => navigate({ search: {} })}>
-                    {t.deployments.clear}
-                  </Button>
-                ) : (
-                  createButton
-                )}
-              </EmptyState>
-            }
-          />
-        )}
-      </Panel>
-      <CreateDeploymentDrawer opened={(create ?? false) && canChange} onClose={() => setCreate(false)} />
+      </FilterBar>
+      <ResourceTable
+        list={list}
+        page={page}
+        columns={columns}
+        rowId={(d) => d.id}
+        label={t.deployments.title}
+        testId="deployments"
+        onOpen={(d) => open(d.id)}
+        empty={
+          <EmptyState
+            icon={<IconStack2 size={20} stroke={1.6} />}
+            title={t.deployments.empty}
+            text={t.deployments.emptyText}
+          >
+            {createButton}
+          </EmptyState>
+        }
+      />
+      <CreateDeploymentDrawer
+        key={creating ? (values.of ?? "new") : "closed"}
+        opened={creating}
+        model={values.of}
+        onClose={() => set({ create: undefined, of: undefined })}
+      />
     </>
   );
 }

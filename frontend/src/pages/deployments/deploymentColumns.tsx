@@ -24,8 +24,17 @@ function Name({ deployment }: { deployment: Deployment }) {
         {deployment.name}
       </Link>
       <span className={classes.sub}>{deployment.model.name}</span>
+      <OwnerBadge deployment={deployment} />
     </div>
   );
+}
+
+/** Says so where a deployment is the platform's, or is used by contract only. */
+export function OwnerBadge({ deployment }: { deployment: Deployment }) {
+  if (deployment.access === "contract") return <span className={classes.badge}>{t.deployments.granted}</span>;
+  if (deployment.owner === "platform")
+    return <span className={classes.badge}>{t.deployments.ofPlatform}</span>;
+  return null;
 }
 
 const NAME: Column<Deployment> = {
@@ -33,6 +42,7 @@ const NAME: Column<Deployment> = {
   accessorFn: (d) => d.name,
   header: words.name,
   sortFn: "text",
+  meta: { order: "name" },
   cell: ({ row }) => <Name deployment={row.original} />,
 };
 
@@ -41,7 +51,7 @@ const TENANT: Column<Deployment> = {
   accessorFn: (d) => d.tenant.name,
   header: words.tenant,
   sortFn: "text",
-  meta: { hide: "phone" },
+  meta: { hide: "phone", order: "tenant" },
   cell: ({ row }) => row.original.tenant.name,
 };
 
@@ -67,7 +77,7 @@ const REST: Column<Deployment>[] = [
     accessorFn: (d) => d.service_class.name,
     header: words.class,
     sortFn: "text",
-    meta: { hide: "phone" },
+    meta: { hide: "phone", order: "service_class" },
     cell: ({ row }) => row.original.service_class.name,
   },
   {
@@ -82,7 +92,7 @@ const REST: Column<Deployment>[] = [
     accessorFn: (d) => d.state.ready,
     header: words.replicas,
     sortFn: "basic",
-    meta: { end: true, hide: "phone" },
+    meta: { end: true, hide: "phone", order: "replica_count" },
     cell: ({ row: { original: d } }) => (
       <span className="num">
         {d.state.ready} <span className="muted">/ {d.state.wanted}</span>
@@ -94,7 +104,7 @@ const REST: Column<Deployment>[] = [
     accessorFn: (d) => d.created_at,
     header: words.created,
     sortFn: "basic",
-    meta: { hide: "tablet" },
+    meta: { hide: "tablet", order: "created_at" },
     cell: ({ row }) => <TimeAgo at={row.original.created_at} />,
   },
   {

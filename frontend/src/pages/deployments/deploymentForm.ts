@@ -54,7 +54,7 @@ export function toFit(values: Values): FitRequest {
 export function toCreate(values: Values, tenant: string): DeploymentCreate {
   return {
     ...shared(values),
-    tenant,
+    tenant: tenant || null,
     name: values.name,
     model: values.model,
     service_class: values.service_class,

@@ -79,7 +79,7 @@ export function ModelPage() {
         {canChange && model.state === "ready" && (
           <Button
             component={Link}
-            to={`/t/${scope}/deployments?create=true&model=${id}`}
+            to={`/t/${scope}/deployments?create=true&of=${id}`}
             leftSection={<IconRocket size={16} stroke={1.6} />}
             data-testid="deploy-model"
           >

@@ -100,7 +100,7 @@ function Steps({ model, onAgain, onClose }: { model: Model } & Omit<Props, "id">
             <Button variant="default" onClick={onAgain}>
               {words.another}
             </Button>
-            <Button component={Link} to={`/t/${current?.slug}/deployments?create=true&model=${model.id}`}>
+            <Button component={Link} to={`/t/${current?.slug}/deployments?create=true&of=${model.id}`}>
               {t.models.deploy}
             </Button>
           </>

@@ -60,7 +60,7 @@ function Actions({ model, used }: { model: Model; used: number }) {
       {canChange && model.state === "ready" && (
         <Button
           component={Link}
-          to={`/t/${current?.slug}/deployments?create=true&model=${model.id}`}
+          to={`/t/${current?.slug}/deployments?create=true&of=${model.id}`}
           size="xs"
           variant="default"
           aria-label={t.models.deployNamed(model.name)}

@@ -1,0 +1,60 @@
+import { useMemo } from "react";
+import type { Contract, Deployment, ServiceClass } from "../../api/types";
+import { Chart } from "../../charts/Chart";
+import { Panel } from "../../components/Panel";
+import { useContracts } from "../../hooks/useContracts";
+import { useScope } from "../../hooks/useScope";
+import { t } from "../../i18n";
+import { decimal, percent } from "../../lib/format";
+import classes from "../overview/Overview.module.css";
+import type { FigureSet } from "../overview/useFigures";
+import { guaranteedRate } from "./guaranteed";
+
+interface Props {
+  deployment: Deployment;
+  figures: FigureSet;
+  level: ServiceClass;
+}
+
+/** Attainment against the class's target, and tokens a second against what the contracts guarantee. */
+export function SlaCharts({ deployment, figures, level }: Props) {
+  const { current, operator } = useScope();
+  const contracts = useContracts(current?.tenant, operator && !current?.tenant);
+  const words = t.deployments.metrics;
+  const { at, rows, span, step } = figures;
+  const data = useMemo(
+    () => ({
+      attainment: [at, rows.map((row) => row.attainment)],
+      rate: [at, rows.map((row) => row.tokens / step)],
+    }),
+    [at, rows, step],
+  );
+  const mine = (contracts.data ?? []).filter((one: Contract) => one.deployment.id === deployment.id);
+  const rate = guaranteedRate(mine);
+  const target = level.attainment_target;
+  return (
+    <div className={classes.charts} data-testid="sla-charts">
+      <Panel title={words.attainment} hint={words.attainmentHint}>
+        <Chart
+          title={words.attainment}
+          data={data.attainment}
+          span={span}
+          format={percent}
+          yMax={1}
+          limit={{ label: words.target(percent(target)), value: target }}
+          series={[{ label: words.attainment, color: "accent" }]}
+        />
+      </Panel>
+      <Panel title={words.rate} hint={words.rateHint} aside={rate === null ? words.unlimited : undefined}>
+        <Chart
+          title={words.rate}
+          data={data.rate}
+          span={span}
+          format={decimal}
+          limit={rate === null ? undefined : { label: words.guaranteed(decimal(rate)), value: rate }}
+          series={[{ label: words.tokens, color: "accent", kind: "area" }]}
+        />
+      </Panel>
+    </div>
+  );
+}
