@@ -15,9 +15,10 @@ from berth.metering.models import UsageRecord
 from berth.slas.models import Contract
 from berth.slas.services import create_class, ensure_default_classes
 from berth.tenants.models import Tenant
-from berth.tenants.services import add_member, create_key
+from berth.tenants.services import create_key
 from helpers.api_cases import BadInputCase, ReadCase, World, WriteCase, url
-from helpers.factories import make_deployment, make_gpu, make_model, make_node, make_tenant, make_user, unique
+from helpers.api_routes import RESOURCES
+from helpers.factories import make_deployment, make_gpu, make_model, make_node, make_tenant, unique
 
 
 class TestKeys(ReadCase, WriteCase, BadInputCase):
@@ -78,7 +79,7 @@ class TestDeployments(ReadCase, WriteCase, BadInputCase):
                 ("replica_count", -1), ("default_max_tokens", 0), ("default_max_tokens", 5000),
             ]),
             ("post", self.url(), {**good, "engine": "vllm", "dtype": "int8"}, "dtype"),
-            *(("post", self.url(), {k: v for k, v in good.items() if k != name}, name) for name in good if name != "tenant"),
+            *(("post", self.url(), {k: good[k] for k in good if k != name}, name) for name in good if name != "tenant"),
             ("post", self.url(one, "scale"), {"replicas": 1001}, "replicas"),
             ("post", self.url(one, "scale"), {}, "replicas"),
             ("post", self.url(one, "clone"), {"name": "a b"}, "name"),
@@ -145,11 +146,40 @@ class TestAudit(ReadCase):
         return str(record(actor="test", action="test", tenant_id=tenant.id).id)
 
 
-class TestMembers(ReadCase):
-    path = "members"
+class TestGpus(ReadCase):
+    path = "gpus"
+    platform_wide = True
+    reads = "operator"
 
     def make(self, tenant: Tenant) -> str:
-        return add_member(tenant=tenant, user=make_user(), role="viewer", actor="test").id
+        replica = create_replica(deployment=make_deployment(tenant=tenant), reason="")
+        gpu = make_gpu()
+        reserve_seat(replica=replica, gpu=gpu, memory_bytes=1)
+        return gpu.id
+
+
+class TestSlices(ReadCase):
+    path = "slices"
+    platform_wide = True
+    reads = "operator"
+
+    def make(self, tenant: Tenant) -> str:
+        return RESOURCES["slices"].make(tenant)
+
+
+class TestDecisions(ReadCase):
+    path = "decisions"
+
+    def make(self, tenant: Tenant) -> str:
+        return RESOURCES["decisions"].make(tenant)
+
+
+class TestRequests(ReadCase):
+    path = "requests"
+    id_field = "request_id"
+
+    def make(self, tenant: Tenant) -> str:
+        return RESOURCES["requests"].make(tenant)
 
 
 class TestTenants(WriteCase, BadInputCase):
