@@ -48,7 +48,7 @@ def annotate_drains(nodes: Sequence[Node]) -> None:
     living = Replica.objects.for_platform().filter(ended_at=None).select_related("deployment", "node").order_by("id")
     leaving: defaultdict[str, list[Replica]] = defaultdict(list)
     for row in living.filter(node_id__in=draining):
-        leaving[row.node_id].append(row)
+        leaving[row.node_id or ""].append(row)
     deployments = {row.deployment_id for rows in leaving.values() for row in rows}
     successors: defaultdict[str, list[Replica]] = defaultdict(list)
     for row in living.filter(deployment_id__in=deployments, run=True):

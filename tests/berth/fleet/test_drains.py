@@ -88,7 +88,7 @@ def test_draining_cordons_and_uncordoning_ends_the_drain() -> None:
 def test_only_an_empty_node_that_takes_nothing_is_deleted() -> None:
     node = make_node()
     replica = seated(node)
-    with pytest.raises(Conflict, match="1 replica still on .*: drain it first"):
+    with pytest.raises(Conflict, match="drain it first"):
         delete_node(node=node, actor="test")
     end_replica(replica=replica, state="stopped", reason="Done")
     with pytest.raises(Conflict, match="takes replicas: cordon or drain it first"):
