@@ -67,7 +67,7 @@ def _book(rows: Sequence[UsageRecord]) -> int:
     ):
         del new[known]
     UsageRecord.objects.bulk_create(new.values(), batch_size=BATCH)
-    _roll(new, 1)
+    add_to_hours(new, 1)
     return len(new)
 
 
@@ -78,11 +78,11 @@ def correct(*, row: UsageRecord, door: EndedRequest) -> bool:
     kept: UsageRecord | None = UsageRecord.objects.for_platform().filter(request_id=row.request_id).first()
     if kept is None or kept.counted_by != "gateway":
         return False
-    _roll([kept.request_id], -1)
+    add_to_hours([kept.request_id], -1)
     take_counts(kept, door)
     price([kept])
     kept.save()
-    _roll([kept.request_id], 1)
+    add_to_hours([kept.request_id], 1)
     return True
 
 
@@ -91,7 +91,8 @@ def _be_alone() -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
 
 
-def _roll(request_ids: Iterable[str], sign: int) -> None:
+def add_to_hours(request_ids: Iterable[str], sign: int) -> None:
+    """Adds records, as they are in the database, to their hours; with ``sign`` -1 takes them out."""
     ids = list(request_ids)
     if ids:
         with connection.cursor() as cursor:

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Max, Q
+from django.db.models import F, Max, Q
 from django.utils import timezone
 
 from berth.audit.services import changes, record
@@ -51,7 +51,7 @@ def grant_contract(
     _check_name_is_free(tenant, deployment)
     versions = Contract.objects.for_tenant(tenant.id).filter(deployment=deployment)
     taken = Conflict(f"{tenant.name} has a contract on {deployment.name!r}; change that one", field="deployment")
-    if versions.filter(Q(valid_until=None) | Q(valid_until__gt=starts)).exists():
+    if versions.filter(_lasts_beyond(starts)).exists():
         raise taken
     last = versions.aggregate(last=Max("version"))["last"] or 0
     try:
@@ -218,6 +218,11 @@ def _has_ended(old: Contract) -> Conflict:
     return Conflict(f"Version {old.version} of this contract ended at {until}")
 
 
+def _lasts_beyond(moment: datetime) -> Q:
+    """Not what was replaced before it came into force, whenever that was to be."""
+    return Q(valid_until=None) | Q(valid_until__gt=moment) & Q(valid_until__gt=F("valid_from"))
+
+
 def _versions(contract: Contract) -> Any:
     return Contract.objects.for_tenant(contract.tenant_id).filter(deployment_id=contract.deployment_id)
 
@@ -259,7 +264,7 @@ def _check_name_is_free(tenant: Tenant, deployment: Deployment) -> None:
         Deployment.objects.for_tenant(tenant.id).filter(name=deployment.name).exists()
     )
     contracts = Contract.objects.for_tenant(tenant.id).filter(
-        Q(valid_until=None) | Q(valid_until__gt=timezone.now()), deployment__name=deployment.name
+        _lasts_beyond(timezone.now()), deployment__name=deployment.name
     )
     if same_name or contracts.exclude(deployment=deployment).exists():
         raise Conflict(f"{tenant.name} already has a model named {deployment.name!r}", field="deployment")
