@@ -14,7 +14,8 @@ INTRODUCTION = """# The management API
 
 Made from `platform/berth/api/schema.yaml` by `manage.py api_reference`; a running house serves the same schema at
 `/api/v1/schema`. Paths below start with `/api/v1`. What all resources share (sign-in, pages, `If-Match`,
-`Idempotency-Key`, errors) is in [contracts.md](contracts.md); the chat endpoint `/v1` is OpenAI's, with the additions named there.
+`Idempotency-Key`, errors) is in [contracts.md](contracts.md); the chat endpoint `/v1` is OpenAI's, with the
+additions named there.
 """
 
 
