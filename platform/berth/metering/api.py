@@ -12,7 +12,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import mixins, serializers
 from rest_framework.decorators import action
-from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -39,8 +39,8 @@ class SummaryQuery(CellsQuery):
     member = serializers.CharField(required=False, max_length=32)
 
 
-class CsvRenderer(BaseRenderer):
-    """Only names the type, so that ``Accept: text/csv`` is understood; what is streamed renders itself."""
+class CsvRenderer(JSONRenderer):
+    """So that ``Accept: text/csv`` is understood. What is streamed renders itself; an error is JSON all the same."""
 
     media_type = "text/csv"
     format = "csv"
