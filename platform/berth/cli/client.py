@@ -170,7 +170,8 @@ def _problem(status: int, text: bytes, credentials: Credentials) -> Failed:
             f"{credentials.url} answered {status} and not as Berth does; is the address right?", status=status
         )
     if status == 401 and code != "mfa_required":
-        detail += ". Sign in with: berth login" if credentials.anonymous else ". Sign in anew with: berth login"
+        anew = "" if credentials.anonymous else " anew"
+        detail = f"{detail.rstrip('.')}. Sign in{anew} with: berth login"
     if status == 404 and code == "not_found":
         detail = "There is no such thing, or it is not yours"
     return Failed(detail, code=code, status=status)

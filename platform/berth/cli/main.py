@@ -47,16 +47,14 @@ def login(terminal: Terminal, url: str, email: str) -> None:
     Key and password are asked for, or read from a pipe; they are stored in a file that only you can read.
     """
     stored = credentials.Credentials((url or terminal.credentials.url).rstrip("/"), tenant=terminal.credentials.tenant)
-    client = Client(stored)
+    terminal.use(stored)
     if email:
-        _sign_in(client, email)
+        _sign_in(terminal.client, email)
     else:
         stored.key = _secret("Management key")
-    me = client.call(operations.ME)
+    answer, who = terminal.identity()
     path = credentials.save(stored, os.environ)
-    tenants = ", ".join(f"{row['tenant']['slug']} ({row['role']})" for row in me["memberships"])
-    who = "operator" if me["is_operator"] else tenants or "no tenant"
-    terminal.said(me, f"Signed in at {stored.url} as {me['user']['email']}: {who}. Kept in {path}")
+    terminal.said(answer, f"Signed in at {stored.url} as {who}. Kept in {path}")
 
 
 def _sign_in(client: Client, email: str) -> None:
@@ -91,10 +89,8 @@ def logout() -> None:
 @pass_terminal
 def whoami(terminal: Terminal) -> None:
     """Who is signed in, where, and in which tenants."""
-    me = terminal.client.call(operations.ME)
-    lines = [f"{me['user']['email']} at {terminal.credentials.url}" + (", operator" if me["is_operator"] else "")]
-    lines += [f"  {row['tenant']['slug']}: {row['role']}" for row in me["memberships"]]
-    terminal.said(me, "\n".join(lines))
+    answer, who = terminal.identity()
+    terminal.said(answer, f"{terminal.credentials.url}, as {who}")
 
 
 berth.add_command(deployments.group)

@@ -13,7 +13,7 @@ import click
 
 from berth.cli import operations
 from berth.cli.client import Client, Failed
-from berth.cli.credentials import load
+from berth.cli.credentials import Credentials, load
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,17 +26,18 @@ class Terminal:
         self.credentials = load(os.environ)
         if tenant:
             self.credentials.tenant = tenant
-        self.client = Client(self.credentials)
+        self.use(self.credentials)
+
+    def use(self, credentials: Credentials) -> None:
+        self.credentials = credentials
+        self.client = Client(credentials)
 
     # --- which -----------------------------------------------------------------------------------------------------
 
     @functools.cached_property
     def tenant_id(self) -> str:
         """The tenant that is meant: named, or the only one. Raises ``Failed`` naming the choice."""
-        me = self.client.call(operations.ME)
-        known = {row["tenant"]["id"]: row["tenant"]["slug"] for row in me["memberships"]}
-        if me["is_operator"]:
-            known |= {row["id"]: row["slug"] for row in self.client.rows(operations.TENANTS)}
+        known = {row["id"]: row["slug"] for row in self.client.rows(operations.TENANTS)}
         wanted = self.credentials.tenant
         found = [tenant for tenant, slug in known.items() if not wanted or wanted in (tenant, slug)]
         if len(found) == 1:
@@ -63,6 +64,16 @@ class Terminal:
             raise Failed(f"There is no deployment {name!r}; berth deployments list shows those you may see")
         slugs = ", ".join(sorted(row["tenant"]["slug"] for row in rows))
         raise Failed(f"Several tenants have a deployment {name!r}: say --tenant with one of: {slugs}")
+
+    def identity(self) -> tuple[Any, str]:
+        """Who the credentials are, as the API answers and in words. Raises ``Failed`` when they are no good."""
+        if self.credentials.key:  # a key is nobody: it acts in its tenant
+            tenants = self.client.rows(operations.TENANTS)
+            names = ", ".join(row["slug"] for row in tenants)
+            return tenants, f"the key {self.credentials.key.partition('.')[0]} of {names}"
+        me = self.client.call(operations.ME)
+        roles = ", ".join(f"{row['tenant']['slug']} ({row['role']})" for row in me["memberships"])
+        return me, f"{me['user']['email']}: {'operator' if me['is_operator'] else roles or 'in no tenant'}"
 
     # --- shown -----------------------------------------------------------------------------------------------------
 

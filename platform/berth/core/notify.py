@@ -16,9 +16,13 @@ from channels.layers import get_channel_layer
 from django.conf import settings
 from django.db import transaction
 
+from berth.core.logs import current_request_id
 from berth.live import names
 
 log = logging.getLogger(__name__)
+
+# A message's header: the id of the request that asked for the task, for its log lines.
+REQUEST_HEADER = "berth_request_id"
 
 
 def nudge_scheduler() -> None:
@@ -54,11 +58,14 @@ def enqueue(task: str, *args: str, expires: float | None = None) -> None:
 def _enqueue(task: str, args: tuple[str, ...], expires: float | None) -> None:
     from berth.celery import app
 
+    request_id = current_request_id()
+
     def send() -> None:
         # kombu tries for six seconds to connect, whatever it is told; a person waits for this request.
         with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1) as client:
             client.ping()
-        app.send_task(task, args=args, expires=expires, retry=False)
+        asked_by = {REQUEST_HEADER: request_id} if request_id else None
+        app.send_task(task, args=args, expires=expires, retry=False, headers=asked_by)
 
     _quietly(task, send)
 

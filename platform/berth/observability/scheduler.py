@@ -8,10 +8,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import structlog
 from celery import signals
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from berth.config import CONFIG, BadConfiguration
+from berth.core.notify import REQUEST_HEADER
 from scheduler.metrics_port import BadAddress, MetricsPort, parse_address, render
 
 REGISTRY = CollectorRegistry()
@@ -41,12 +43,17 @@ def timed_tick() -> Iterator[None]:
 
 
 @signals.task_prerun.connect
-def _begins(task_id: str = "", **_: Any) -> None:
+def _begins(task_id: str = "", task: Any = None, **_: Any) -> None:
+    """Log lines of a task carry its name and the id of the request that asked for it, where one did."""
     _began[task_id] = time.monotonic()
+    request_id = getattr(task.request, REQUEST_HEADER, None)
+    bound = {"task": task.name} | ({"request_id": str(request_id)} if request_id else {})
+    structlog.contextvars.bind_contextvars(**bound)
 
 
 @signals.task_postrun.connect
 def _ends(task_id: str = "", task: Any = None, **_: Any) -> None:
+    structlog.contextvars.unbind_contextvars("task", "request_id")
     if (began := _began.pop(task_id, None)) is not None:
         task_seconds.labels(task.name).observe(time.monotonic() - began)
 

@@ -132,6 +132,7 @@ class StandIn(ThreadingHTTPServer):
             ("GET", "session"): {"user": None},
             ("POST", "session"): ME,
             ("GET", "me"): ME,
+            ("GET", "tenants"): {**page, "results": [ME["memberships"][0]["tenant"]]},
             ("GET", "deployments"): {**page, "results": [] if data.get("name") == ["none"] else [CHAT]},
             ("GET", "deployments/dep_1"): CHAT,
             ("POST", "deployments"): CHAT,
@@ -257,7 +258,7 @@ def test_a_key_is_checked_and_kept_for_its_owner_alone(house: StandIn, environ: 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert load(environ) == Credentials(house.url, key="key_m.secret", cookies={"csrftoken": "c1"})
     assert house.seen[-1][3]["authorization"] == "Bearer key_m.secret"
-    assert "acme: developer" in worked("whoami")
+    assert "the key key_m of acme" in worked("whoami")
     worked("logout")
     assert not path.exists()
 
@@ -273,6 +274,7 @@ def test_a_person_signs_in_with_a_second_factor(house: StandIn, environ: dict[st
     house.mfa = True
     worked("login", "--url", house.url, "--email", "ada@example.com", given="password\n123456\n")
     assert house.asked("POST", "session") == {"email": "ada@example.com", "password": "password", "code": "123456"}
+    assert "ada@example.com: acme (developer)" in worked("whoami")
     assert load(environ).cookies == {"sessionid": "s1", "csrftoken": "c1"}
     worked("deployments", "stop", "chat")
     assert house.seen[-1][3]["x-csrftoken"] == "c1"
