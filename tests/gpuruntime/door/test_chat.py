@@ -285,6 +285,7 @@ async def test_a_full_queue_answers_503_and_counts_nothing() -> None:
             response.release()
         await until(lambda: len(door.replica.spool) == 2)
         assert {ended.outcome for ended in door.ended()} == {"completed"}
+        assert [(ended.running_at_arrival, ended.queued_at_arrival) for ended in door.ended()] == [(0, 0), (1, 0)]
 
 
 async def test_a_queue_timeout_is_counted() -> None:
