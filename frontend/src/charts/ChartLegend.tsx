@@ -1,4 +1,4 @@
-import { clock, NONE } from "../lib/format";
+import { clock, day, NONE } from "../lib/format";
 import classes from "./Chart.module.css";
 import type { Series } from "./options";
 
@@ -9,6 +9,13 @@ interface Props {
   format: (value: number | null) => string;
   /** Turns the drawn values of one moment into the one to show for a series. */
   legendOf?: (series: number, values: (number | null)[]) => number | null;
+}
+
+/** The day too, where the chart reaches over more than one. */
+function withDay(at: number, all: (number | null)[] | undefined): string {
+  const first = all?.[0] ?? at;
+  const last = all?.at(-1) ?? at;
+  return last - first > 86_400 ? `${day(at)}, ${clock(at)}` : clock(at);
 }
 
 export function ChartLegend({ series, data, cursor, format, legendOf }: Props) {
@@ -32,7 +39,7 @@ export function ChartLegend({ series, data, cursor, format, legendOf }: Props) {
           </span>
         );
       })}
-      {at !== null && <span className={`${classes.at} num muted`}>{clock(at)}</span>}
+      {at !== null && <span className={`${classes.at} num muted`}>{withDay(at, data[0])}</span>}
     </div>
   );
 }

@@ -1,5 +1,5 @@
 import uPlot from "uplot";
-import { clock } from "../lib/format";
+import { clock, day } from "../lib/format";
 import { type Ink, ink } from "./palette";
 
 export interface Series {
@@ -88,6 +88,16 @@ function toSeries(s: Series): uPlot.Series {
   };
 }
 
+const DAY_S = 86_400;
+
+/** A moment on the x axis: seconds where they matter, and the day where a midnight alone would say too little. */
+export function moment(unixSeconds: number, spanS: number): string {
+  if (spanS > 4 * DAY_S) return day(unixSeconds);
+  const time = clock(unixSeconds);
+  if (spanS <= 900) return time.slice(0, 8);
+  return time.startsWith("00:00:00") ? day(unixSeconds) : time.slice(0, 5);
+}
+
 function yRange(spec: ChartSpec) {
   return (_: uPlot, min: number | null, max: number | null): [number, number] => {
     // A narrow range widens to what is there: a bad second must not fall out of the picture.
@@ -124,8 +134,7 @@ export function chartOptions(
         grid: { show: false },
         space: 76,
         size: 24,
-        values: (_, splits) =>
-          splits.map((s) => clock(s).slice(0, current().span[1] - current().span[0] > 900 ? 5 : 8)),
+        values: (_, splits) => splits.map((s) => moment(s, current().span[1] - current().span[0])),
       },
       {
         ...axis,

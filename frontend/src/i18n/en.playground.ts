@@ -78,6 +78,7 @@ export const enPlayground = {
     ttftHint:
       "Time to first token, by the gateway's clock: from the last byte of the request to the first token ready to send.",
     tpotHint: "Time per output token after the first, the mean of this answer.",
+    belowFloor: (value: string, floor: string) => `fluidity ${value}, promised ${floor}`,
     explain: "Explain this request",
     fluidity: (value: string) => `fluidity ${value}`,
     queue: (value: string) => `queued ${value}`,

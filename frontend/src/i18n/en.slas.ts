@@ -17,6 +17,7 @@ export const enSlas = {
       count === 0 ? "No contract uses it" : count === 1 ? "1 contract uses it" : `${n} contracts use it`,
     ttft: (base: string, free: string, rate: string) =>
       `${base}; beyond ${free} new prompt tokens, 1 s more for each ${rate}`,
+    ttftAll: (base: string, rate: string) => `${base}, and 1 s more for each ${rate} new prompt tokens`,
     tpot: (limit: string, stretch: string | null) => (stretch ? `${limit}, aimed at ${stretch}` : limit),
     facts: {
       ttft: {
@@ -24,12 +25,12 @@ export const enSlas = {
         hint: "TTFT: from the last byte of the request to the first token ready to send. Cached prompt tokens add nothing to the limit.",
       },
       tpot: {
-        label: "Each token after",
+        label: "Later tokens",
         hint: "TPOT: the mean time between the tokens that follow. “Aimed at” is what the engine tries for while it has room.",
       },
       e2e: { label: "Whole answer", hint: "From the request's last byte to the answer's last token." },
       fluidity: {
-        label: "Fluidity at least",
+        label: "Fluidity",
         hint: "Share of an answer's tokens that must meet their deadline. An early token saves up to two seconds for later ones.",
       },
       target: {

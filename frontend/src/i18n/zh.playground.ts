@@ -71,6 +71,7 @@ export const zhPlayground: typeof enPlayground = {
     shareOf: (name, share) => `${name}：占承诺的 ${share}`,
     ttftHint: "首词元时间，按网关的时钟：从请求的最后一个字节到第一个词元可发送为止。",
     tpotHint: "第一个词元之后每个输出词元的时间，取此回答的平均值。",
+    belowFloor: (value, floor) => `流畅度 ${value}，承诺 ${floor}`,
     explain: "解释此请求",
     fluidity: (value) => `流畅度 ${value}`,
     queue: (value) => `排队 ${value}`,

@@ -17,6 +17,7 @@ export const zhSlas: typeof enSlas = {
     saved: (name) => `服务等级 ${name} 已保存`,
     usedBy: (n, count) => (count === 0 ? "没有合约使用" : `${n} 份合约使用`),
     ttft: (base, free, rate) => `${base}；超过 ${free} 个新提示词元后，每 ${rate} 个再加 1 s`,
+    ttftAll: (base, rate) => `${base}，每 ${rate} 个新提示词元再加 1 s`,
     tpot: (limit, stretch) => (stretch ? `${limit}，目标 ${stretch}` : limit),
     facts: {
       ttft: {
@@ -29,7 +30,7 @@ export const zhSlas: typeof enSlas = {
       },
       e2e: { label: "完整回答", hint: "从请求的最后一个字节到回答的最后一个词元。" },
       fluidity: {
-        label: "流畅度至少",
+        label: "流畅度",
         hint: "一个回答中按时到达的词元所占的最低比例。提前到达的词元最多可为后续词元积攒两秒。",
       },
       target: { label: "目标", hint: "应达标的计入请求的比例。其余部分即错误预算。" },

@@ -84,6 +84,13 @@ export function absolute(iso: string | null | undefined): string {
   return iso ? new Date(iso).toLocaleString(dates, { dateStyle: "medium", timeStyle: "medium" }) : NONE;
 }
 
+const dated = new Intl.DateTimeFormat(t.locale, { month: "short", day: "numeric" });
+
+/** The day of a moment, in the browser's zone. */
+export function day(unixSeconds: number): string {
+  return dated.format(new Date(unixSeconds * 1000));
+}
+
 export function clock(unixSeconds: number): string {
   return new Date(unixSeconds * 1000).toLocaleTimeString(dates);
 }

@@ -99,6 +99,11 @@ export function TurnFigures({ turn }: { turn: Turn }) {
             <b data-testid="tokens">{integer(turn.tokens)}</b> {words.tokens}
           </span>
         )}
+        {verdict?.fluidity != null && level && verdict.fluidity < level.fluidity_floor && (
+          <span className={classes.missed}>
+            {words.belowFloor(percent(verdict.fluidity), percent(level.fluidity_floor))}
+          </span>
+        )}
         {decodeS !== null && (
           <span>
             <b>{decimal(1 / decodeS)}</b> {words.perSecond}

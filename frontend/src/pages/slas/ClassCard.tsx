@@ -77,14 +77,18 @@ export function ClassCard({ level, onEdit, onDelete }: Props) {
     >
       <p className={classes.about}>{level.description || "\u00a0"}</p>
       <Facts rows={rows} />
-      <Link
-        className={classes.users}
-        to="/t/$scope/slas"
-        params={{ scope: current?.slug ?? "" }}
-        search={{ tab: "contracts", service_class: level.name }}
-      >
-        {words.usedBy(integer(level.contracts_open), level.contracts_open)}
-      </Link>
+      {level.contracts_open === 0 ? (
+        <span className={classes.unused}>{words.usedBy("0", 0)}</span>
+      ) : (
+        <Link
+          className={classes.users}
+          to="/t/$scope/slas"
+          params={{ scope: current?.slug ?? "" }}
+          search={{ tab: "contracts", service_class: level.name }}
+        >
+          {words.usedBy(integer(level.contracts_open), level.contracts_open)}
+        </Link>
+      )}
     </Panel>
   );
 }

@@ -8,7 +8,7 @@ import { useVersions } from "../../hooks/useContracts";
 import { t } from "../../i18n";
 import { absolute } from "../../lib/format";
 import { classLine } from "../deployments/classLine";
-import { rateLine } from "./contractColumns";
+import { PILLS, rateLine } from "./contractColumns";
 import classes from "./Slas.module.css";
 
 const words = t.slas.contracts;
@@ -78,7 +78,7 @@ export function ContractHistory({ id, onClose }: { id: string | undefined; onClo
                 title={
                   <span className={classes.versionTitle}>
                     {words.version(one.version)}
-                    <StatePill state={one.state} label={words.states[one.state]} />
+                    <StatePill state={PILLS[one.state]} label={words.states[one.state]} />
                   </span>
                 }
               >

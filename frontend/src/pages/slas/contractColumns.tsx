@@ -11,6 +11,14 @@ import classes from "./Slas.module.css";
 
 const words = t.slas.contracts;
 
+/** The state whose colour stands for a contract's. */
+export const PILLS = {
+  current: "active",
+  scheduled: "waiting",
+  ended: "stopped",
+  replaced: "stopped",
+} as const;
+
 /** A guaranteed rate and what may pass beyond it: `60 + 30`; no limit is said in words. */
 export function rateLine(guaranteed: number | null, burst: number): string {
   if (guaranteed === null) return words.noLimit;
@@ -108,7 +116,9 @@ export function contractColumns(actions: Actions): Column<Contract>[] {
     {
       id: "state",
       header: head.state,
-      cell: ({ row }) => <StatePill state={row.original.state} label={words.states[row.original.state]} />,
+      cell: ({ row }) => (
+        <StatePill state={PILLS[row.original.state]} label={words.states[row.original.state]} />
+      ),
     },
     {
       id: "valid_from",

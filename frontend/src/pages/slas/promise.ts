@@ -16,5 +16,7 @@ export function ttftLine(level: Limits): string {
   if (level.base_ms === null) return NONE;
   const base = milliseconds(level.base_ms);
   if (!level.prefill_tokens_per_s) return base;
-  return t.slas.classes.ttft(base, integer(level.free_prompt_tokens), integer(level.prefill_tokens_per_s));
+  const rate = integer(level.prefill_tokens_per_s);
+  if (level.free_prompt_tokens === 0) return t.slas.classes.ttftAll(base, rate);
+  return t.slas.classes.ttft(base, integer(level.free_prompt_tokens), rate);
 }
