@@ -160,6 +160,12 @@ class Case:
         return f"{self.method} {self.template}"
 
 
+def resource_of(template: str) -> str:
+    """The key in ``RESOURCES`` whose objects the route serves, or nothing."""
+    known = [name for name in RESOURCES if template == name or template.startswith(f"{name}/")]
+    return "" if template in SINGLE else max(known, key=len, default="")
+
+
 def cases() -> Iterator[Case]:
     """Every route that the URL conf has, with each of its methods."""
     for pattern in urlpatterns:
@@ -168,7 +174,5 @@ def cases() -> Iterator[Case]:
             continue  # the last one, which answers 404
         template = re.sub(r"\(\?P<\w+>.*?\)(?=/|$)|<\w+:\w+>", "{id}", str(pattern.pattern).strip("^$"))
         actions = getattr(pattern.callback, "actions", None) or {m: m for m in METHODS if hasattr(view, m)}
-        known = [name for name in RESOURCES if template == name or template.startswith(f"{name}/")]
-        resource = "" if template in SINGLE else max(known, key=len, default="")
         for method, action in actions.items():
-            yield Case(template, method, action, resource)
+            yield Case(template, method, action, resource_of(template))
