@@ -55,7 +55,7 @@ def url(*parts: str) -> str:
 def orderings(path: str) -> list[str]:
     """What a list may be sorted by, as its view declares it."""
     view = next(view for prefix, view, _ in router.registry if prefix == path)
-    return list(view.ordering_fields)
+    return list(getattr(view, "ordering_fields", ()))
 
 
 def problem(answer: Any, status: int, field: str | None = None) -> dict[str, Any]:
