@@ -1,6 +1,5 @@
 export const enKeys = {
   title: "API keys",
-  subtitle: "Keys open /v1, the OpenAI-compatible endpoint.",
   create: "Create key",
   created: "Save your key now",
   show: "Which keys to show",
@@ -34,4 +33,35 @@ export const enKeys = {
   copyToken: "Copy key",
   tryIt: "Try it",
   done: "I have saved it",
+  search: "Search name, id or person",
+  subtitle: "Keys open /v1, the OpenAI-compatible endpoint, and, where they may, the management API.",
+  by: (who: string) => `by ${who}`,
+  restricted: (n: number) => (n === 1 ? "1 deployment" : `${n} deployments`),
+  previousUntil: "The secret before works until",
+  scope: "May",
+  scopes: {
+    inference: { label: "Inference", hint: "Send requests to /v1." },
+    "management:read": {
+      label: "Read",
+      hint: "Read what you may read through /api/v1 and the command line.",
+    },
+    management: { label: "Manage", hint: "Change what you may change through /api/v1 and the command line." },
+  },
+  deployments: "Deployments",
+  deploymentsHint: "None chosen: all of the tenant's.",
+  allDeployments: "All",
+  menu: (name: string) => `Actions for ${name}`,
+  edit: "Name, deployments, expiry",
+  editTitle: (name: string) => `Change ${name}`,
+  expiresAt: "Expires at",
+  expiresHint: "Empty: never.",
+  saved: (name: string) => `“${name}” is saved`,
+  rotate: "Rotate",
+  rotateTitle: (name: string) => `Rotate ${name}`,
+  rotateText: "The key gets another secret and keeps its id, its name and its usage.",
+  grace: "The secret before works for",
+  graces: { "0": "no longer", "3600": "1 hour", "86400": "1 day", "604800": "7 days" } as Record<
+    string,
+    string
+  >,
 };

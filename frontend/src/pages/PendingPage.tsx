@@ -5,7 +5,7 @@ import { t } from "../i18n";
 export function PendingPage() {
   return (
     <Center mih="40dvh">
-      <Loader size="sm" color="gray" aria-label={t.loading} />
+      <Loader size="sm" color="gray" role="status" aria-label={t.loading} />
     </Center>
   );
 }

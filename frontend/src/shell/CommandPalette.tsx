@@ -1,25 +1,85 @@
 import "@mantine/spotlight/styles.css";
 import { useMantineColorScheme } from "@mantine/core";
-import { Spotlight, type SpotlightActionGroupData } from "@mantine/spotlight";
-import { IconBuilding, IconMoon, IconPlus, IconSearch, IconStack2 } from "@tabler/icons-react";
+import { useDebouncedValue } from "@mantine/hooks";
+import { Spotlight, type SpotlightActionData, type SpotlightActionGroupData } from "@mantine/spotlight";
+import {
+  IconArrowRight,
+  IconBuilding,
+  IconLanguage,
+  IconMoon,
+  IconPlus,
+  IconSearch,
+} from "@tabler/icons-react";
 import { useNavigate } from "@tanstack/react-router";
-import { useDeployments } from "../hooks/useDeployments";
+import { useState } from "react";
 import { useScope } from "../hooks/useScope";
-import { t } from "../i18n";
+import { useFound } from "../hooks/useSearchAll";
+import { chooseLanguage, language, t } from "../i18n";
 import { useNavGroups } from "./NavLinks";
 
 const ICON = { size: 17, stroke: 1.6 };
+const TYPING_MS = 150;
+const TENANTS_AT_MOST = 30;
 
-/** ⌘K: pages, deployments, tenants and the things one does most. */
+/** What the server finds for the words, wherever this person may look. */
+function useResults(text: string): SpotlightActionData[] {
+  const { current } = useScope();
+  const navigate = useNavigate();
+  const [words] = useDebouncedValue(text.trim(), TYPING_MS);
+  const found = useFound(words, current?.tenant);
+  return (found.data ?? []).map((one) => ({
+    id: `${one.kind}-${one.id}`,
+    label: one.name,
+    // What was typed may be an id: it has to be found in the row, too
+    keywords: [words, one.id],
+    description: [t.palette.kinds[one.kind] ?? one.kind, one.tenant?.name].filter(Boolean).join(" · "),
+    leftSection: <IconArrowRight {...ICON} />,
+    onClick: () => void navigate({ href: `/t/${one.tenant?.slug ?? current?.slug ?? ""}${one.url}` }),
+  }));
+}
+
+function useActions(): SpotlightActionData[] {
+  const { current, operator, canChange, canUse } = useScope();
+  const navigate = useNavigate();
+  const { toggleColorScheme } = useMantineColorScheme();
+  const scope = current?.slug ?? "";
+  const create = (id: string, label: string, path: string): SpotlightActionData => ({
+    id,
+    label,
+    leftSection: <IconPlus {...ICON} />,
+    onClick: () => void navigate({ href: `/t/${scope}/${path}` }),
+  });
+  return [
+    ...(canChange ? [create("create-deployment", t.deployments.create, "deployments?create=true")] : []),
+    ...(canUse ? [create("create-key", t.keys.create, "keys?create=true")] : []),
+    ...(canChange ? [create("invite", t.members.invite, "members?invite=true")] : []),
+    ...(operator ? [create("create-tenant", t.tenants.create, "tenants?create=true")] : []),
+    {
+      id: "scheme",
+      label: t.palette.scheme,
+      leftSection: <IconMoon {...ICON} />,
+      onClick: toggleColorScheme,
+    },
+    {
+      id: "language",
+      label: t.palette.language,
+      leftSection: <IconLanguage {...ICON} />,
+      onClick: () => chooseLanguage(language() === "en" ? "zh" : "en"),
+    },
+  ];
+}
+
+/** ⌘K: pages, what one does most, tenants, and everything the server finds. */
 export function CommandPalette() {
   const { all, current } = useScope();
   const navigate = useNavigate();
-  const { toggleColorScheme } = useMantineColorScheme();
-  const deployments = useDeployments(current?.tenant);
-  const pages = useNavGroups().flatMap((group) => group.pages);
+  const [query, setQuery] = useState("");
+  const results = useResults(query);
+  const actions = useActions();
   const scope = current?.slug ?? "";
-
+  const pages = useNavGroups().flatMap((group) => group.pages);
   const groups: SpotlightActionGroupData[] = [
+    { group: t.palette.results, actions: results },
     {
       group: t.palette.pages,
       actions: pages.map(({ to, label, icon: Icon }) => ({
@@ -29,55 +89,22 @@ export function CommandPalette() {
         onClick: () => void navigate({ to: to as "/t/$scope/overview", params: { scope } }),
       })),
     },
-    {
-      group: t.palette.deployments,
-      actions: (deployments.data ?? []).map((d) => ({
-        id: d.id,
-        label: d.name,
-        description: `${d.model.name} · ${d.state.reason || d.state.state}`,
-        leftSection: <IconStack2 {...ICON} />,
-        onClick: () => void navigate({ to: "/t/$scope/deployments/$id", params: { scope, id: d.id } }),
-      })),
-    },
-    {
-      group: t.palette.actions,
-      actions: [
-        {
-          id: "create-deployment",
-          label: t.deployments.create,
-          leftSection: <IconPlus {...ICON} />,
-          onClick: () =>
-            void navigate({ to: "/t/$scope/deployments", params: { scope }, search: { create: "true" } }),
-        },
-        {
-          id: "create-key",
-          label: t.keys.create,
-          leftSection: <IconPlus {...ICON} />,
-          onClick: () =>
-            void navigate({ to: "/t/$scope/keys", params: { scope }, search: { create: "true" } }),
-        },
-        {
-          id: "scheme",
-          label: t.palette.scheme,
-          leftSection: <IconMoon {...ICON} />,
-          onClick: toggleColorScheme,
-        },
-      ],
-    },
+    { group: t.palette.actions, actions },
     {
       group: t.palette.tenants,
-      actions: all.map((one) => ({
+      actions: all.slice(0, TENANTS_AT_MOST).map((one) => ({
         id: `tenant-${one.slug}`,
         label: one.name,
         leftSection: <IconBuilding {...ICON} />,
         onClick: () => void navigate({ to: "/t/$scope/overview", params: { scope: one.slug } }),
       })),
     },
-  ];
-
+  ].filter((group) => group.actions.length > 0);
   return (
     <Spotlight
       actions={groups}
+      query={query}
+      onQueryChange={setQuery}
       shortcut={["mod + K", "/"]}
       nothingFound={t.palette.nothing}
       highlightQuery

@@ -5,30 +5,46 @@ import { TenantSelect } from "../../components/TenantSelect";
 import { useCreateKey } from "../../hooks/useKeys";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
+import { DeploymentsField } from "./DeploymentsField";
 import { KeyCreated } from "./KeyCreated";
 
 const DAY_MS = 86_400_000;
 const EXPIRIES = ["7", "30", "90", "365", "never"] as const;
+const SCOPES = ["inference", "management:read", "management"] as const;
+type Scope = (typeof SCOPES)[number];
 
 function expiresAt(days: string): string | null {
   return days === "never" ? null : new Date(Date.now() + Number(days) * DAY_MS).toISOString();
 }
 
-/** Two steps in one window: name the key, then see its token once. */
+/** Two steps in one window: say what the key may do, then see its token once. */
 export function CreateKeyModal({ opened, onClose }: { opened: boolean; onClose: () => void }) {
   const { current } = useScope();
   const create = useCreateKey();
   const form = useForm({
-    initialValues: { name: "", days: "90", tenant: "" },
+    initialValues: {
+      name: "",
+      days: "90",
+      tenant: "",
+      scope: "inference" as Scope,
+      deployments: [] as string[],
+    },
     validate: { name: (value) => (value.trim() ? null : t.keys.nameNeeded) },
   });
+  const tenant = current?.tenant ?? form.values.tenant;
   const close = () => {
     onClose();
     create.reset();
     form.reset();
   };
-  const submit = form.onSubmit(({ name, days, tenant }) =>
-    create.mutate({ tenant: current?.tenant ?? tenant, name: name.trim(), expires_at: expiresAt(days) }),
+  const submit = form.onSubmit(({ name, days, scope, deployments }) =>
+    create.mutate({
+      tenant,
+      name: name.trim(),
+      expires_at: expiresAt(days),
+      scopes: [scope],
+      deployments: scope === "inference" ? deployments : [],
+    }),
   );
   return (
     <Modal
@@ -53,8 +69,22 @@ export function CreateKeyModal({ opened, onClose }: { opened: boolean; onClose: 
               {...form.getInputProps("name")}
             />
             <Select
+              label={t.keys.scope}
+              description={t.keys.scopes[form.values.scope].hint}
+              data={SCOPES.map((value) => ({ value, label: t.keys.scopes[value].label }))}
+              allowDeselect={false}
+              {...form.getInputProps("scope")}
+            />
+            {form.values.scope === "inference" && (
+              <DeploymentsField
+                tenant={tenant || undefined}
+                value={form.values.deployments}
+                onChange={(ids) => form.setFieldValue("deployments", ids)}
+              />
+            )}
+            <Select
               label={t.keys.expiry}
-              data={EXPIRIES.map((value) => ({ value, label: t.keys.expiries[value] }))}
+              data={EXPIRIES.map((value) => ({ value, label: t.keys.expiries[value] ?? value }))}
               allowDeselect={false}
               {...form.getInputProps("days")}
             />

@@ -1,40 +1,58 @@
 import { Button, SegmentedControl } from "@mantine/core";
 import { IconKey, IconPlus } from "@tabler/icons-react";
-import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import type { Key } from "../../api/types";
-import { DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
-import { ErrorState } from "../../components/ErrorState";
+import { FilterBar } from "../../components/FilterBar";
 import { PageHeader } from "../../components/PageHeader";
-import { Panel } from "../../components/Panel";
-import { useKeys } from "../../hooks/useKeys";
+import { ResourceTable } from "../../components/ResourceTable";
+import { useKeyPage } from "../../hooks/useKeys";
+import { useList } from "../../hooks/useList";
+import { useMe } from "../../hooks/useMe";
 import { useScope } from "../../hooks/useScope";
+import { useUrl } from "../../hooks/useUrl";
 import { t } from "../../i18n";
 import { CreateKeyModal } from "./CreateKeyModal";
-import { keyColumns, keyState } from "./keyColumns";
+import { EditKeyDrawer } from "./EditKeyDrawer";
+import { keyColumns } from "./keyColumns";
 import { RevokeKeyModal } from "./RevokeKeyModal";
+import { RotateKeyModal } from "./RotateKeyModal";
 
 export function KeysPage() {
-  const { show, create } = useSearch({ from: "/t/$scope/keys" });
-  const navigate = useNavigate({ from: "/t/$scope/keys" });
-  const { current, canUse } = useScope();
-  const keys = useKeys(current?.tenant);
+  const { values, set } = useUrl();
+  const { current, canUse, canChange } = useScope();
+  const { data: me } = useMe();
+  const list = useList({ filters: ["q"], sort: "-created_at" });
+  const all = values.show === "all";
+  const keys = useKeyPage(current?.tenant, list.query, all);
   const [revoking, setRevoking] = useState<Key | null>(null);
-  const all = show === "all";
-  const columns = useMemo(() => keyColumns(canUse ? setRevoking : undefined), [canUse]);
-  const rows = useMemo(() => keys.data?.filter((k) => all || keyState(k) === "active"), [keys.data, all]);
-  const setCreate = (open: boolean) =>
-    navigate({ search: (s) => ({ ...s, create: open ? "true" : undefined }) });
-
+  const [rotating, setRotating] = useState<Key | null>(null);
+  const email = me?.user.email;
+  const columns = useMemo(
+    () =>
+      keyColumns({
+        mayChange: (key) => canChange || (canUse && key.created_by === email),
+        edit: (key) => set({ edit: key.id }, true),
+        rotate: setRotating,
+        revoke: setRevoking,
+      }),
+    [canChange, canUse, email, set],
+  );
   const createButton = canUse && (
-    <Button leftSection={<IconPlus size={16} />} onClick={() => setCreate(true)} data-testid="create-key">
+    <Button
+      leftSection={<IconPlus size={16} />}
+      onClick={() => set({ create: "true" })}
+      data-testid="create-key"
+    >
       {t.keys.create}
     </Button>
   );
   return (
     <>
       <PageHeader title={t.keys.title} subtitle={t.keys.subtitle}>
+        {createButton}
+      </PageHeader>
+      <FilterBar list={list} search={t.keys.search}>
         <SegmentedControl
           aria-label={t.keys.show}
           data={[
@@ -42,35 +60,28 @@ export function KeysPage() {
             { value: "all", label: t.keys.all },
           ]}
           value={all ? "all" : "active"}
-          onChange={(value) =>
-            navigate({ search: (s) => ({ ...s, show: value === "all" ? "all" : undefined }) })
-          }
+          onChange={(value) => set({ show: value === "all" ? "all" : undefined, cursor: undefined })}
         />
-        {createButton}
-      </PageHeader>
-      <Panel flush>
-        {keys.error && !keys.data ? (
-          <ErrorState error={keys.error} retry={() => keys.refetch()} />
-        ) : (
-          <DataTable
-            label={t.keys.title}
-            rows={rows}
-            columns={columns}
-            rowId={(k) => k.id}
-            testId="keys"
-            empty={
-              <EmptyState
-                icon={<IconKey size={20} stroke={1.6} />}
-                title={t.keys.empty}
-                text={t.keys.emptyText}
-              >
-                {createButton}
-              </EmptyState>
-            }
-          />
-        )}
-      </Panel>
-      <CreateKeyModal opened={create === "true" && canUse} onClose={() => setCreate(false)} />
+      </FilterBar>
+      <ResourceTable<Key>
+        list={list}
+        page={keys}
+        columns={columns}
+        rowId={(key) => key.id}
+        label={t.keys.title}
+        testId="keys"
+        empty={
+          <EmptyState icon={<IconKey size={20} stroke={1.6} />} title={t.keys.empty} text={t.keys.emptyText}>
+            {createButton}
+          </EmptyState>
+        }
+      />
+      <CreateKeyModal
+        opened={values.create === "true" && canUse}
+        onClose={() => set({ create: undefined })}
+      />
+      <EditKeyDrawer id={values.edit} onClose={() => set({ edit: undefined })} />
+      <RotateKeyModal apiKey={rotating} onClose={() => setRotating(null)} />
       <RevokeKeyModal apiKey={revoking} onClose={() => setRevoking(null)} />
     </>
   );

@@ -1,81 +1,121 @@
-import { Button, VisuallyHidden } from "@mantine/core";
+import { ActionIcon, Menu, VisuallyHidden } from "@mantine/core";
+import { IconBan, IconDots, IconPencil, IconRefresh } from "@tabler/icons-react";
 import type { Key } from "../../api/types";
+import { CopyId } from "../../components/CopyId";
 import type { Column } from "../../components/DataTable";
 import { StatePill } from "../../components/StatePill";
 import { TimeAgo } from "../../components/TimeAgo";
 import { t } from "../../i18n";
 import classes from "./Keys.module.css";
+import { keyState } from "./keyState";
 
-export function keyState(key: Key, nowMs: number = Date.now()): "active" | "revoked" | "expired" {
-  if (key.revoked_at) return "revoked";
-  return key.expires_at && new Date(key.expires_at).getTime() <= nowMs ? "expired" : "active";
+export interface KeyVerbs {
+  mayChange: (key: Key) => boolean;
+  edit: (key: Key) => void;
+  rotate: (key: Key) => void;
+  revoke: (key: Key) => void;
 }
 
-export function keyColumns(revoke: ((key: Key) => void) | undefined): Column<Key>[] {
+/** What a key may do, and on what. */
+function May({ apiKey }: { apiKey: Key }) {
+  const scopes = apiKey.scopes.map((scope) => t.keys.scopes[scope].label).join(", ");
+  const count = apiKey.deployments.length;
+  return (
+    <span className={classes.two}>
+      <span>{scopes}</span>
+      {count > 0 && <span className={classes.note}>{t.keys.restricted(count)}</span>}
+    </span>
+  );
+}
+
+function KeyMenu({ apiKey, verbs }: { apiKey: Key; verbs: KeyVerbs }) {
+  const icon = { size: 15, stroke: 1.6 };
+  return (
+    <Menu>
+      <Menu.Target>
+        <ActionIcon
+          variant="subtle"
+          color="gray"
+          aria-label={t.keys.menu(apiKey.name)}
+          data-testid="key-menu"
+        >
+          <IconDots size={16} stroke={1.6} />
+        </ActionIcon>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Item leftSection={<IconPencil {...icon} />} onClick={() => verbs.edit(apiKey)}>
+          {t.keys.edit}
+        </Menu.Item>
+        <Menu.Item leftSection={<IconRefresh {...icon} />} onClick={() => verbs.rotate(apiKey)}>
+          {t.keys.rotate}
+        </Menu.Item>
+        <Menu.Item color="red" leftSection={<IconBan {...icon} />} onClick={() => verbs.revoke(apiKey)}>
+          {t.keys.revoke}
+        </Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  );
+}
+
+export function keyColumns(verbs: KeyVerbs): Column<Key>[] {
   const words = t.keys.columns;
   return [
     {
       id: "name",
-      accessorFn: (k) => k.name,
       header: words.name,
-      sortFn: "text",
-      cell: ({ row }) => (
+      meta: { order: "name" },
+      cell: ({ row: { original: key } }) => (
         <div className={classes.name}>
-          <span>{row.original.name}</span>
-          <span className={`mono muted ${classes.id}`}>
-            {row.original.id}.…{row.original.hint}
-          </span>
+          <span>{key.name}</span>
+          <CopyId id={key.id} short />
+          {key.previous_until && new Date(key.previous_until).getTime() > Date.now() && (
+            <span className={classes.note}>
+              {t.keys.previousUntil} <TimeAgo at={key.previous_until} />
+            </span>
+          )}
         </div>
       ),
     },
     {
       id: "state",
-      accessorFn: (k) => keyState(k),
       header: words.state,
-      sortFn: "text",
       cell: ({ row }) => <StatePill state={keyState(row.original)} />,
     },
     {
-      id: "used",
-      accessorFn: (k) => k.last_used_at ?? "",
-      header: words.lastUsed,
-      sortFn: "basic",
+      id: "may",
+      header: t.keys.scope,
       meta: { hide: "phone" },
+      cell: ({ row }) => <May apiKey={row.original} />,
+    },
+    {
+      id: "used",
+      header: words.lastUsed,
+      meta: { order: "last_used_at", hide: "phone" },
       cell: ({ row }) => <TimeAgo at={row.original.last_used_at} none={t.keys.never} />,
     },
     {
       id: "expires",
-      accessorFn: (k) => k.expires_at ?? "9",
       header: words.expires,
-      sortFn: "basic",
-      meta: { hide: "tablet" },
+      meta: { order: "expires_at", hide: "tablet" },
       cell: ({ row }) => <TimeAgo at={row.original.expires_at} none={t.keys.noExpiry} />,
     },
     {
       id: "created",
-      accessorFn: (k) => k.created_at,
       header: words.created,
-      sortFn: "basic",
-      meta: { hide: "tablet" },
-      cell: ({ row }) => <TimeAgo at={row.original.created_at} />,
+      meta: { order: "created_at", hide: "tablet" },
+      cell: ({ row: { original: key } }) => (
+        <span className={classes.two}>
+          <TimeAgo at={key.created_at} />
+          {key.created_by && <span className={classes.note}>{t.keys.by(key.created_by)}</span>}
+        </span>
+      ),
     },
     {
       id: "actions",
       header: () => <VisuallyHidden>{t.actions.column}</VisuallyHidden>,
-      enableSorting: false,
       meta: { end: true },
-      cell: ({ row }) =>
-        revoke && keyState(row.original) === "active" ? (
-          <Button
-            size="compact-sm"
-            variant="subtle"
-            color="red"
-            onClick={() => revoke(row.original)}
-            aria-label={t.keys.revokeNamed(row.original.name)}
-          >
-            {t.keys.revoke}
-          </Button>
-        ) : null,
+      cell: ({ row: { original: key } }) =>
+        verbs.mayChange(key) && !key.revoked_at ? <KeyMenu apiKey={key} verbs={verbs} /> : null,
     },
   ];
 }
