@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import F, Max, Q
+from django.db.models import Max, Q
 from django.utils import timezone
 
 from berth.audit.services import changes, record
@@ -107,7 +107,7 @@ def _follow(old: Contract, starts: datetime, *, scheduled: bool, values: dict[st
     """A scheduled version is replaced where it stands: its predecessor goes on until the new one."""
     if scheduled:
         _versions(old).filter(id=old.replaces).update(valid_until=starts)
-    old.valid_until = old.valid_from if scheduled else starts
+    old.valid_until = timezone.now() if scheduled else starts
     old.save(update_fields=["valid_until"])
     return Contract.objects.create(
         tenant_id=old.tenant_id,
@@ -130,7 +130,7 @@ def end_contract(*, contract: Contract, actor: str, at: datetime | None = None) 
     if old.valid_until is not None and old.valid_until <= now:
         raise _has_ended(old)
     for later in _versions(old).filter(valid_until=None, valid_from__gt=now).select_for_update(of=("self",)):
-        later.valid_until = later.valid_from
+        later.valid_until = now
         later.save(update_fields=["valid_until"])
         record(actor=actor, action="contract.withdraw", obj=later, after={"valid_until": later.valid_until})
     before = {"valid_until": old.valid_until}
@@ -144,7 +144,7 @@ def end_contract(*, contract: Contract, actor: str, at: datetime | None = None) 
 def _withdraw(old: Contract, actor: str) -> Contract:
     if old.valid_until is not None:
         raise Conflict(f"Version {old.version} of this contract was replaced before it came into force")
-    old.valid_until = old.valid_from
+    old.valid_until = timezone.now()
     old.save(update_fields=["valid_until"])
     _versions(old).filter(id=old.replaces).update(valid_until=None)
     record(actor=actor, action="contract.withdraw", obj=old, after={"valid_until": old.valid_until})
@@ -219,8 +219,7 @@ def _has_ended(old: Contract) -> Conflict:
 
 
 def _lasts_beyond(moment: datetime) -> Q:
-    """Not what was replaced before it came into force, whenever that was to be."""
-    return Q(valid_until=None) | Q(valid_until__gt=moment) & Q(valid_until__gt=F("valid_from"))
+    return Q(valid_until=None) | Q(valid_until__gt=moment)
 
 
 def _versions(contract: Contract) -> Any:

@@ -65,7 +65,7 @@ class Contract(TenantOwned):
     in force at a time. ``terms`` is what the class promised when the version was made: the class may change, a version
     never does. A limit left empty does not apply; a burst is what may pass beyond a guaranteed rate while a replica
     has room. ``weight`` multiplies the tenant's share in the door's queue. A version that was replaced before it came
-    into force has ``valid_until`` at or before ``valid_from``.
+    into force ended, by ``valid_until``, before it began.
     """
 
     id = models.CharField(max_length=32, primary_key=True, default=IdFactory("con"), editable=False)
