@@ -8,6 +8,30 @@ export const enOverview = {
   quiet: "No requests in this time",
   quietText: "Send one, and every figure on this page moves within a second.",
   openPlayground: "Open playground",
+  steps: {
+    done: "Done",
+    model: {
+      title: "Register a model",
+      text: "From a file, a directory, a package or the Hub.",
+      action: "Register",
+    },
+    deployment: {
+      title: "Deploy it under a service class",
+      text: "It is placed on a device with room, and says why where there is none.",
+      action: "Deploy",
+    },
+    contract: {
+      title: "Give a tenant a contract",
+      text: "Who may use it, under which promise and within which limits.",
+      action: "Create",
+    },
+    key: { title: "Create an API key", text: "Applications send it with each request.", action: "Create" },
+    request: {
+      title: "Send the first request",
+      text: "In the playground, or with the line below.",
+      action: "Try",
+    },
+  },
   noRequests: "No requests in this time.",
   noneLate: "Every request was good.",
   of: (n: string) => `of ${n}`,

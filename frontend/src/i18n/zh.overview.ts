@@ -10,6 +10,18 @@ export const zhOverview: typeof enOverview = {
   quiet: "此时段没有请求",
   quietText: "发送一个请求，本页的所有数字会在一秒内更新。",
   openPlayground: "打开试用",
+  steps: {
+    done: "已完成",
+    model: { title: "登记模型", text: "来自文件、目录、软件包或 Hub。", action: "登记" },
+    deployment: {
+      title: "以某个服务等级部署",
+      text: "它会被放置到有空间的设备上；没有空间时会说明原因。",
+      action: "部署",
+    },
+    contract: { title: "为租户签订合约", text: "谁可以使用、何种承诺、多少限额。", action: "创建" },
+    key: { title: "创建 API 密钥", text: "应用在每个请求中发送它。", action: "创建" },
+    request: { title: "发送第一个请求", text: "在试用页面，或使用下面的命令。", action: "试用" },
+  },
   noRequests: "此时段没有请求。",
   noneLate: "所有请求都达标。",
   of: (n) => `共 ${n}`,

@@ -1,6 +1,8 @@
+import { Link } from "@tanstack/react-router";
 import type { ServiceClass } from "../../api/types";
 import { Meter } from "../../components/Meter";
 import { Panel } from "../../components/Panel";
+import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 import { integer, percent } from "../../lib/format";
 import type { Figures } from "../../live/types";
@@ -12,6 +14,7 @@ interface Props {
 }
 
 export function ClassAttainment({ rows, classes: levels }: Props) {
+  const { current } = useScope();
   const seen = rows.filter(([, f]) => f.offered > 0);
   return (
     <Panel title={t.overview.byClass} hint={t.overview.byClassHint}>
@@ -21,7 +24,16 @@ export function ClassAttainment({ rows, classes: levels }: Props) {
         const value = figures.attainment ?? 0;
         return (
           <div key={name} className={classes.row}>
-            <span className={classes.name}>{name}</span>
+            <span className={classes.name}>
+              <Link
+                className={classes.link}
+                to="/t/$scope/slas"
+                params={{ scope: current?.slug ?? "" }}
+                search={{ class: name }}
+              >
+                {name}
+              </Link>
+            </span>
             <span className={`${classes.value} num`}>
               {percent(figures.attainment)}{" "}
               <span className="muted">{t.overview.of(integer(figures.offered))}</span>

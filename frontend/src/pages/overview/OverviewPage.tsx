@@ -15,6 +15,7 @@ import { ClassAttainment } from "./ClassAttainment";
 import { Factors } from "./Factors";
 import { FirstRequest } from "./FirstRequest";
 import { LateReasons } from "./LateReasons";
+import { NextSteps } from "./NextSteps";
 import classes from "./Overview.module.css";
 import { ReplicaTable } from "./ReplicaTable";
 import { StaleBar } from "./StaleBar";
@@ -74,14 +75,17 @@ export function OverviewPage() {
                 title={t.overview.quiet}
                 text={t.overview.quietText}
               >
-                <FirstRequest deployment={chosen ?? deployments.data?.[0]} />
+                <NextSteps />
+                {(chosen ?? deployments.data?.[0]) && (
+                  <FirstRequest deployment={chosen ?? deployments.data?.[0]} />
+                )}
               </EmptyState>
             </Panel>
           )}
           <Charts figures={figures} level={level} />
           <div className={classes.three}>
             <ClassAttainment rows={figures.classes} classes={serviceClasses.data ?? []} />
-            <LateReasons total={figures.total} />
+            <LateReasons total={figures.total} range={range} deployment={search.deployment} />
             <Factors total={figures.total} />
           </div>
           <ReplicaTable deployment={search.deployment} />

@@ -1,7 +1,7 @@
 import { FilterSelect } from "../../components/FilterBar";
 import { useClasses } from "../../hooks/useClasses";
 import { useDeployments } from "../../hooks/useDeployments";
-import { useKeys } from "../../hooks/useKeys";
+import { useKeyNames } from "../../hooks/useKeyNames";
 import type { ListState } from "../../hooks/useList";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
@@ -18,7 +18,7 @@ export function RequestFilters({ list }: { list: ListState<Name> }) {
   const { current, all } = useScope();
   const deployments = useDeployments(current?.tenant);
   const levels = useClasses();
-  const keys = useKeys(current?.tenant);
+  const keys = useKeyNames(current?.tenant);
   const named = (rows: { id: string; name: string }[] | undefined) =>
     (rows ?? []).map((one) => ({ value: one.id, label: one.name }));
   return (
