@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 from psycopg import sql
 
@@ -60,7 +61,7 @@ def holds_data() -> bool:
 
 def check_known(migrations: Iterable[list[str]]) -> None:
     """Raises ``NewerVersion``."""
-    known = MigrationExecutor(connection).loader.disk_migrations or {}
+    known = MigrationLoader(None).disk_migrations or {}  # of the code alone: no database is asked
     for app, name in migrations:
         if (app, name) not in known:
             raise NewerVersion(f"The backup comes from a newer version of Berth: this one has no {app}.{name}")
@@ -81,6 +82,7 @@ def load_tables(reader: Reader) -> None:
         if unknown:
             raise BadArchive(f"The backup has a table {min(unknown)}, which its own migrations do not make")
         cursor.execute(sql.SQL("TRUNCATE {} CASCADE").format(_identifiers(filled)))
+        cursor.execute("SET CONSTRAINTS ALL DEFERRED")  # migrations leave some immediate, and rows come by table
         for table, what in reader.manifest.tables.items():
             _load(cursor, reader, table, what)
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # what is wrong is said here, and later steps may alter tables

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 
@@ -31,7 +32,7 @@ class Command(BaseCommand):
             manifest = write_backup(
                 target, with_secrets=options["secrets"], with_models=options["models"], say=self.stdout.write
             )
-        except (Refused, BadArchive, AlreadyRunning, DatabaseError, OSError, TimeoutError) as error:
+        except (psycopg.Error, DatabaseError, AlreadyRunning, Refused, BadArchive, OSError) as error:
             raise CommandError(f"Nothing was written: {str(error).strip()}") from error
         self.stdout.write(f"{target}: {target.stat().st_size} bytes, {len(manifest.models)} models listed")
         if options["secrets"]:

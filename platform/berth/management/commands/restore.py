@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 
 from berth.embedded.lock import AlreadyRunning
-from berth.management.archive import BadArchive, Manifest
+from berth.management.archive import Manifest
 from berth.management.backup import Refused, restore
-from berth.management.tables import NewerVersion
 
 
 class Command(BaseCommand):
@@ -23,9 +24,11 @@ class Command(BaseCommand):
         parser.add_argument("--force", action="store_true", help="replace what is there: it is lost")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        for name in ("berth.core.notify", "berth.core.version"):  # nobody is there to be told
+            logging.getLogger(name).setLevel(logging.ERROR)
         try:
             manifest = restore(options["file"].resolve(), force=options["force"], say=self.stdout.write)
-        except (BadArchive, NewerVersion, Refused, AlreadyRunning, DatabaseError, OSError, ValueError) as error:
+        except (psycopg.Error, DatabaseError, AlreadyRunning, Refused, OSError, ValueError) as error:
             raise CommandError(f"Nothing was changed: {str(error).strip()}") from error
         self.stdout.write(f"Restored as of {manifest.created_at}. Every session ended; start it with manage.py up.")
         self._warn(manifest)
@@ -33,8 +36,9 @@ class Command(BaseCommand):
     def _warn(self, manifest: Manifest) -> None:
         if not manifest.secrets:
             self.stderr.write(
-                "The file held no secrets. Unless the former BERTH_HOME/secrets is put in place before the start, "
-                "make new API keys, reset second factors (manage.py reset_password EMAIL --mfa) and let nodes join anew."
+                "The file held no secrets. Unless the former BERTH_HOME/secrets is put in place before the "
+                "start, make new API keys, reset second factors (manage.py reset_password EMAIL --mfa) and let nodes "
+                "join anew."
             )
         if manifest.models and not manifest.model_files:
             self.stderr.write("The file held no models' files: those that are not here are fetched from their sources.")
