@@ -39,6 +39,8 @@ export default defineConfig(({ command }) => ({
   build: {
     // The content security policy is default-src 'self': nothing may be inlined as a data: URL.
     assetsInlineLimit: 0,
+    // Says which file loads which: the size of the first load is added up from it.
+    manifest: true,
   },
   server: {
     proxy: {
