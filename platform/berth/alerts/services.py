@@ -208,6 +208,16 @@ def _post(row: Alert, now: Any) -> None:
     )
 
 
+KEEP_ALERTS = timedelta(days=90)
+KEEP_DELIVERIES = timedelta(days=30)
+
+
+def forget_old(*, now: Any) -> None:
+    """Alerts that were resolved three months ago, and messages of over a month."""
+    Alert.objects.for_platform().filter(state=State.RESOLVED, resolved_at__lt=now - KEEP_ALERTS).delete()
+    Delivery.objects.filter(created_at__lt=now - KEEP_DELIVERIES).exclude(state=DeliveryState.WAITING).delete()
+
+
 # --- deliveries -------------------------------------------------------------------------------------------------
 
 PAUSES_S = (10, 60, 300, 1800, 7200)

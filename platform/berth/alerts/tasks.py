@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+
 from celery import shared_task
 from django.utils import timezone
 
@@ -13,6 +15,7 @@ from berth.core import leases
 EVALUATE_LEASE_S = 30.0
 DELIVER_LEASE_S = 60.0
 AT_ONCE = 20
+RETENTION_EVERY_S = 3600.0
 
 
 @shared_task(name="berth.alerts.tasks.evaluate")
@@ -21,6 +24,8 @@ def evaluate() -> None:
         if mine:
             now = timezone.now()
             services.take_conditions(conditions=rules.evaluate(now, thresholds()), now=now)
+    if leases.take("alert_retention", secrets.token_hex(8), RETENTION_EVERY_S):
+        services.forget_old(now=timezone.now())
 
 
 @shared_task(name="berth.alerts.tasks.deliver")

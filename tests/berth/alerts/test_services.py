@@ -129,6 +129,20 @@ def test_the_task_runs_on_an_empty_house_and_leaves_no_alert() -> None:
     assert Alert.objects.for_platform().count() == 0
 
 
+@pytest.mark.django_db
+def test_what_is_long_over_is_forgotten() -> None:
+    services.create_route(tenant=None, kind="webhook", target=URL, actor="t")
+    now = timezone.now()
+    see(now, condition("old"), condition("open"))
+    see(now + timedelta(minutes=5), condition("open"))
+    services.forget_old(now=now + timedelta(days=89))
+    assert Alert.objects.for_platform().count() == 2
+    Delivery.objects.exclude(alert__subject="old").update(state=DeliveryState.DELIVERED)
+    services.forget_old(now=now + timedelta(days=91))
+    assert [row.subject for row in Alert.objects.for_platform()] == ["open"]
+    assert Delivery.objects.count() == 0
+
+
 class AnyOrderOfLooks(TestCase):
     """Whatever is seen when: one open alert a subject, and every firing one is announced once."""
 
