@@ -194,7 +194,7 @@ class FactorSerializer(serializers.Serializer[Any]):
     """``required``: an operator must have one. ``recovery_codes_left``: unused."""
 
     enabled = serializers.BooleanField()
-    required = serializers.BooleanField()
+    required = serializers.BooleanField()  # type: ignore[assignment]
     recovery_codes_left = serializers.IntegerField()
 
 

@@ -35,14 +35,14 @@ class SessionStore(DatabaseStore):
         return UserSession
 
     def _get_session_from_db(self) -> Any:
-        row = super()._get_session_from_db()
+        row = super()._get_session_from_db()  # type: ignore[misc]
         self.seen_at = row.last_seen_at if row is not None else None
         return row
 
     def create_model_instance(self, data: dict[str, Any]) -> UserSession:
         now = timezone.now()
         data.setdefault(SINCE, now.isoformat())
-        key = self._get_or_create_session_key()
+        key = self._get_or_create_session_key()  # type: ignore[attr-defined]
         return UserSession(
             session_key=key,
             session_data=self.encode(data),
