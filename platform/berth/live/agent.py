@@ -22,7 +22,6 @@ from berth.live.store import client
 from berth.live.threads import in_thread
 from gpuruntime import protocol
 
-
 log = logging.getLogger(__name__)
 
 
