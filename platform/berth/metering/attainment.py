@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from django.db.models import DateTimeField, F, Func, Q, Sum, Value
 from django.db.models.fields.json import KeyTransform
@@ -27,6 +27,7 @@ from gpuruntime.goodput import Window
 GROUPS = ("class", "deployment", "tenant", "contract")
 VIOLATION_GROUPS = ("reason", "deployment", "class", "tenant")
 DEFAULT_TARGET = 0.95
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +65,19 @@ def attainment(asked: Question, *, step: int, group: str) -> dict[str, Any]:
     windows = _windows(asked, cover(asked.start, asked.end, marks))
     key = _KEYS[group]
     names = _names_for(group, [*counts, *six_hours])
+    by_key = [_by(key, rows) for rows in (counts, hour, six_hours)]
+    windows_by_key = _by(lambda pair: key(pair[0]), windows)
     groups = [
         {
             **_named(group, wanted, names),
             **_part(
-                _added(window for cell, window in windows if key(cell) == wanted),
-                *([row for row in rows if key(row) == wanted] for rows in (counts, hour, six_hours)),
+                _added(window for _, window in windows_by_key.get(wanted, ())),
+                *(rows.get(wanted, []) for rows in by_key),
                 targets=targets,
                 target=targets.get(wanted) if group == "class" else None,
             ),
         }
-        for wanted in sorted({key(count) for count in [*counts, *six_hours]})
+        for wanted in sorted({*by_key[0], *by_key[2]})
     ]
     everything = _added(window for _, window in windows)
     return {
@@ -137,6 +140,13 @@ _KEYS: dict[str, Callable[[Any], Any]] = {
     "tenant": lambda row: row.tenant_id,
     "contract": lambda row: (row.tenant_id, row.deployment_id, row.class_name),
 }
+
+
+def _by(key: Callable[[Row], Any], rows: Iterable[Row]) -> dict[Any, list[Row]]:
+    found: defaultdict[Any, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[key(row)].append(row)
+    return dict(found)
 
 
 def _names_for(group: str, counts: Iterable[Count]) -> dict[tuple[str, str], str]:
