@@ -17,7 +17,7 @@ from berth.deployments.checks import check_quota, check_settings
 from berth.deployments.models import Deployment, DesiredState, Replica
 from berth.deployments.replicas import create_replica, drain_replica, end_replica, observe_replicas
 from berth.slas.models import Contract, ServiceClass
-from berth.slas.services import change_contract, grant_contract
+from berth.slas.services import follow_deployment, grant_contract
 from berth.tenants.models import Tenant
 
 __all__ = [
@@ -88,7 +88,7 @@ def change_deployment(*, deployment: Deployment, actor: str, **values: Any) -> D
     check_quota(row)
     row.save()
     if "service_class" in after:
-        _follow_class(row, actor)
+        follow_deployment(deployment=row, former=before["service_class"], actor=actor)
     record(actor=actor, action="deployment.change", obj=row, before=before, after=after)
     _announce(row)
     return row
@@ -171,12 +171,6 @@ def _check_name(deployment: Deployment) -> None:
         raise Conflict(
             f"{deployment.tenant.name} already has a model named {deployment.name!r}", field="name", code="name_taken"
         )
-
-
-def _follow_class(deployment: Deployment, actor: str) -> None:
-    own = Contract.objects.for_tenant(deployment.tenant_id).filter(deployment=deployment, valid_until=None).first()
-    if own is not None:
-        change_contract(contract=own, actor=actor, service_class=deployment.service_class)
 
 
 def _announce(deployment: Deployment) -> None:

@@ -172,25 +172,56 @@ def renew_for_class(*, service_class: ServiceClass, actor: str) -> int:
                 old.terms = terms
                 old.save(update_fields=["terms"])
             continue
-        until = old.valid_until
-        old.valid_until = now
-        old.save(update_fields=["valid_until"])
-        values = {name: getattr(old, name) for name in LIMITS}
-        new = Contract.objects.create(
-            tenant_id=old.tenant_id,
-            deployment_id=old.deployment_id,
-            service_class=service_class,
-            version=_next_version(old),
-            terms=terms,
-            valid_from=now,
-            valid_until=until,
-            replaces=old.id,
-            **values,
-        )
-        _versions(old).filter(replaces=old.id).exclude(id=new.id).update(replaces=new.id)
+        new = _succeed(old, service_class, now)
         record(actor=actor, action="contract.renew", obj=new, before={"terms": old.terms}, after={"terms": terms})
         renewed += 1
     return renewed
+
+
+@transaction.atomic
+def follow_deployment(*, deployment: Deployment, former: ServiceClass, actor: str) -> None:
+    """The deployment has another class than ``former`` from now on: so has its owner's contract, to its same end.
+
+    A scheduled version that would have kept ``former`` takes the new class as well; one that was scheduled with a class
+    of its own keeps that.
+    """
+    now = timezone.now()
+    rows = Contract.objects.for_tenant(deployment.tenant_id).filter(_lasts_beyond(now), deployment=deployment)
+    new = deployment.service_class
+    for old in rows.select_for_update(of=("self",)).select_related("service_class").order_by("version"):
+        before, row = {"service_class": old.service_class, "version": old.version}, old
+        if old.valid_from <= now:
+            if old.service_class_id == new.id:
+                continue
+            row = _succeed(old, new, now)
+        elif old.valid_until is None and old.service_class_id == former.id:
+            old.service_class, old.terms = new, new.terms()
+            old.save(update_fields=["service_class", "terms"])
+        else:
+            continue
+        after = {"service_class": new, "version": row.version, "valid_from": row.valid_from}
+        record(actor=actor, action="contract.change", obj=row, before=before, after=after)
+        _announce(row)
+
+
+def _succeed(old: Contract, service_class: ServiceClass, now: datetime) -> Contract:
+    """A version of the same limits in place of ``old`` from ``now`` to its end, with what the class promises now."""
+    until = old.valid_until
+    old.valid_until = now
+    old.save(update_fields=["valid_until"])
+    new = Contract.objects.create(
+        tenant_id=old.tenant_id,
+        deployment_id=old.deployment_id,
+        service_class=service_class,
+        version=_next_version(old),
+        terms=service_class.terms(),
+        valid_from=now,
+        valid_until=until,
+        replaces=old.id,
+        **{name: getattr(old, name) for name in LIMITS},
+    )
+    _versions(old).filter(replaces=old.id).exclude(id=new.id).update(replaces=new.id)
+    return new
 
 
 def _lock(contract: Contract) -> Contract:

@@ -11,7 +11,7 @@ from berth.audit.services import changes, record
 from berth.core.errors import Conflict, Invalid
 from berth.core.version import raise_version
 from berth.deployments.models import Deployment
-from berth.slas.contracts import change_contract, end_contract, grant_contract, renew_for_class
+from berth.slas.contracts import change_contract, end_contract, follow_deployment, grant_contract, renew_for_class
 from berth.slas.models import TERM_FIELDS, Contract, ServiceClass
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "delete_class",
     "end_contract",
     "ensure_default_classes",
+    "follow_deployment",
     "grant_contract",
 ]
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from berth.core.errors import Conflict, Invalid
 from berth.deployments.models import Deployment, Replica
@@ -17,7 +20,7 @@ from berth.deployments.services import (
     stop_deployment,
 )
 from berth.slas.models import Contract
-from berth.slas.services import ensure_default_classes
+from berth.slas.services import change_contract, end_contract, ensure_default_classes
 from berth.tenants.models import CapacityQuota
 from helpers.factories import make_deployment, make_tenant
 
@@ -36,6 +39,40 @@ def test_its_owner_has_a_contract_of_its_class() -> None:
         (1, "rag", False),
         (2, "code", True),
     ]
+
+
+@pytest.mark.parametrize("scheduled", ["chat", "batch"])
+def test_a_change_of_class_is_of_now_and_what_was_scheduled_otherwise_stays(scheduled: str) -> None:
+    classes = ensure_default_classes()
+    deployment = make_deployment(service_class=classes["chat"])
+    versions = Contract.objects.for_tenant(deployment.tenant_id).order_by("version")
+    monday = timezone.now() + timedelta(days=3)
+    change_contract(contract=versions.get(), actor="t", weight=4, service_class=classes[scheduled], valid_from=monday)
+    change_deployment(deployment=deployment, actor="t", service_class=classes["code"])
+
+    first, second, third = versions
+    now = timezone.now()
+    # A limit alone was scheduled: it comes with the class that the deployment has by then.
+    then = "code" if scheduled == "chat" else "batch"
+    assert [(v.service_class.name, v.weight, v.state(now)) for v in (first, second, third)] == [
+        ("chat", 1, "ended"),
+        (then, 4, "scheduled"),
+        ("code", 1, "current"),
+    ]
+    assert (third.valid_until, second.valid_from, second.valid_until) == (monday, monday, None)
+    assert (second.replaces, third.replaces) == (third.id, first.id)
+    assert second.terms == classes[then].terms()
+    assert third.terms == classes["code"].terms()
+
+
+def test_a_contract_that_will_end_has_the_new_class_until_then() -> None:
+    deployment = make_deployment(service_class=ensure_default_classes()["chat"])
+    versions = Contract.objects.for_tenant(deployment.tenant_id).order_by("version")
+    monday = timezone.now() + timedelta(days=3)
+    end_contract(contract=versions.get(), actor="t", at=monday)
+    change_deployment(deployment=deployment, actor="t", service_class=ensure_default_classes()["code"])
+    assert [v.service_class.name for v in versions] == ["chat", "code"]
+    assert [v.valid_until == monday for v in versions] == [False, True]
 
 
 def test_needs_are_weights_kv_and_workspace() -> None:
