@@ -6,7 +6,7 @@ export const enRequests = {
   search: "Search by request id",
   empty: "No requests in this time",
   emptyText: "A request stands here some seconds after it ended. Prompts and answers are never kept.",
-  verdicts: { good: "Good", late: "Late", error: "Error", apart: "Not counted" },
+  verdicts: { good: "Good", late: "Late", error: "Error", bad: "Late or error", apart: "Not counted" },
   because: (verdict: string, reason: string) => `${verdict}: ${reason.toLowerCase()}`,
   stop: ".",
   filters: {

@@ -9,7 +9,7 @@ export const zhRequests: typeof enRequests = {
   search: "按请求 ID 搜索",
   empty: "此时段没有请求",
   emptyText: "请求结束数秒后出现在这里。提示词和回答从不保存。",
-  verdicts: { good: "达标", late: "迟到", error: "错误", apart: "不计入" },
+  verdicts: { good: "达标", late: "迟到", error: "错误", bad: "迟到或错误", apart: "不计入" },
   because: (verdict, reason) => `${verdict}：${reason}`,
   stop: "。",
   filters: {

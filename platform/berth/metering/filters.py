@@ -11,8 +11,7 @@ from django.core.exceptions import ValidationError
 from rest_framework import serializers
 
 from berth.api.views import TenantFilter
-from berth.metering.explain import VERDICTS
-from berth.metering.requests import with_verdict
+from berth.metering.requests import ASKED_VERDICTS, with_verdict
 from gpuruntime.goodput import Outcome, Reason
 
 FIRST_YEAR, LAST_YEAR = 2000, 9000
@@ -52,7 +51,9 @@ class UsageFilter(TenantFilter):
 
 
 class RequestFilter(UsageFilter):
-    verdict = django_filters.ChoiceFilter(choices=[(name, name) for name in VERDICTS], method="_judged")
+    verdict = django_filters.ChoiceFilter(
+        choices=[(name, name) for name in ASKED_VERDICTS], method="_judged", help_text="bad: late or error"
+    )
     reason = django_filters.ChoiceFilter(choices=[(one.value, one.value) for one in Reason])
 
     def _judged(self, queryset: Any, name: str, value: str) -> Any:

@@ -19,8 +19,10 @@ _VERDICTS = {
     "good": Q(good=True),
     "late": Q(reason__in=[reason.value for reason in LATE]),
     "error": Q(reason__in=[reason.value for reason in ERRORS]),
+    "bad": Q(reason__in=[reason.value for reason in (*LATE, *ERRORS)]),
     "apart": Q(offered=False),
 }
+ASKED_VERDICTS = tuple(_VERDICTS)
 # Who was there is looked for among what arrived in the last hour; a request that ran longer is not seen.
 _LONGEST = timedelta(hours=1)
 

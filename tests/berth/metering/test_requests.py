@@ -44,10 +44,11 @@ def test_they_are_found_by_what_became_of_them() -> None:
     book_record(world.other.id, NOON, **LATE)
 
     assert listed(world, "") == [apart, failed, late, good]
-    assert [listed(world, f"verdict={v}") for v in ("good", "late", "error", "apart")] == [
+    assert [listed(world, f"verdict={v}") for v in ("good", "late", "error", "bad", "apart")] == [
         [good],
         [late],
         [failed],
+        [failed, late],
         [apart],
     ]
     assert listed(world, "reason=queued") == [late]

@@ -5,12 +5,12 @@ import { useKeyNames } from "../../hooks/useKeyNames";
 import type { ListState } from "../../hooks/useList";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
-import { VERDICTS } from "./verdict";
+import { ASKED } from "./verdict";
 
 type Name = "q" | "verdict" | "reason" | "tenant" | "deployment" | "class" | "key" | "member" | "replica";
 
 const words = t.requests;
-const VERDICT_OPTIONS = VERDICTS.map((value) => ({ value, label: words.verdicts[value] }));
+const VERDICT_OPTIONS = ASKED.map((value) => ({ value, label: words.verdicts[value] }));
 const REASON_OPTIONS = Object.entries(t.reasons).map(([value, { label }]) => ({ value, label }));
 
 /** `member` and `replica` come from links only: they are shown where one is set, so that it can be taken away. */

@@ -1,8 +1,9 @@
 import type { RequestLine } from "../../api/types";
 import { t } from "../../i18n";
 
-export const VERDICTS = ["good", "late", "error", "apart"] as const;
-export type Verdict = (typeof VERDICTS)[number];
+/** What the list can be asked for; no single request is `bad`, only late or an error. */
+export const ASKED = ["good", "bad", "late", "error", "apart"] as const;
+export type Verdict = Exclude<(typeof ASKED)[number], "bad">;
 
 /** The colour that a verdict is drawn in, as a state has one. */
 const STATES: Record<Verdict, string> = { good: "good", late: "late", error: "failed", apart: "stopped" };
