@@ -3,7 +3,7 @@
     /v1          gateway: the OpenAI-compatible endpoint          role all, gateway
     /internal    model files for agents                           role all, web
     /ws/*        websockets of agents, runtimes and consoles      role all, web
-    /healthz     this process answers; /readyz: database and Redis answer too
+    /healthz     this process answers; /readyz: database and Redis answer too, or a gateway alone has a snapshot
     /metrics     Prometheus, for this machine or with a token
     the rest     Django: REST and the console                     role all, web
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.settings")
@@ -67,13 +68,16 @@ class Application:
         if path.startswith("/v1/") or path == "/v1":
             return self.gateway or _nothing_here
         if path in ("/healthz", "/readyz"):
-            return health_app
+            return health_app if self._web else partial(health_app, has_snapshot=self._has_snapshot)
         if path == METRICS:
             return self._metrics
         if not self._web:
             return _nothing_here
         app: ASGIApp = files_app if path.startswith("/internal/") else _rest
         return app
+
+    def _has_snapshot(self) -> bool:
+        return self.gateway is not None and self.gateway.keeper.current.version >= 0
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

@@ -1,4 +1,8 @@
-"""``/healthz``: this process answers. ``/readyz``: its database and its Redis answer too, each within a second."""
+"""``/healthz``: this process answers. ``/readyz``: its database and its Redis answer too, each within a second.
+
+A process that is a gateway alone is ready once it has a snapshot, and stays so: it serves from the last one while the
+database or Redis is away, and a balancer that took every gateway out at that moment would end what still works.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +19,14 @@ from starlette.types import Receive, Scope, Send
 LIMIT_S = 1.0
 
 
-async def health_app(scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["path"] == "/healthz":
-        checks: dict[str, str] = {}
-    else:
+async def health_app(
+    scope: Scope, receive: Receive, send: Send, *, has_snapshot: Callable[[], bool] | None = None
+) -> None:
+    """``has_snapshot``: of a process that is a gateway alone."""
+    checks: dict[str, str] = {}
+    if scope["path"] == "/readyz" and has_snapshot is not None:
+        checks = {"snapshot": "ok" if has_snapshot() else "not read yet"}
+    elif scope["path"] == "/readyz":
         names = {"database": _database, "redis": _redis}
         results = await asyncio.gather(*(_checked(check) for check in names.values()))
         checks = dict(zip(names, results, strict=True))

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from berth import health
+from berth.asgi import Application
+from berth.gateway.snapshot import Snapshot
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-async def get(path: str) -> tuple[int, dict[str, Any]]:
+async def get(path: str, app: Any = health.health_app) -> tuple[int, dict[str, Any]]:
     sent: list[dict[str, Any]] = []
 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await health.health_app({"type": "http", "path": path}, None, send)  # type: ignore[arg-type]
+    await app({"type": "http", "path": path}, None, send)
     start, body = sent
     return start["status"], json.loads(body["body"])
 
@@ -42,3 +45,17 @@ async def test_a_database_that_hangs_holds_up_no_answer(monkeypatch: pytest.Monk
     status, said = await get("/readyz")
     assert (status, said["database"]) == (503, "no answer within 0.2 s")
     assert time.monotonic() - begun < 0.5
+
+
+async def test_a_gateway_alone_is_ready_with_a_snapshot_whatever_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It serves from its last one: a balancer that took it out would end what still works."""
+    away = "redis://127.0.0.1:1/0"
+    monkeypatch.setattr(health.settings, "REDIS_URL", away)
+    monkeypatch.setattr(health, "_database", lambda: pytest.fail("nobody waits for the database here"))
+    app = Application("gateway", away)
+    assert app.gateway is not None
+    monkeypatch.setattr(app.gateway, "keeper", SimpleNamespace(current=Snapshot()), raising=False)
+    assert await get("/readyz", app) == (503, {"status": "unavailable", "snapshot": "not read yet"})
+    assert await get("/healthz", app) == (200, {"status": "ok"})
+    app.gateway.keeper.current = Snapshot(version=0)
+    assert await get("/readyz", app) == (200, {"status": "ok", "snapshot": "ok"})

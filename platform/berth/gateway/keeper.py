@@ -14,7 +14,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import redis
-from django.db import DatabaseError, connection
+from django.db import Error as AnyDatabaseError
+from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 
@@ -198,7 +199,7 @@ class Keeper:
                 self._built_s = time.monotonic()
                 self.current = fresh
                 self._on_change(fresh)
-        except DatabaseError as error:
+        except AnyDatabaseError as error:  # a lost connection may say InterfaceError, which is no DatabaseError
             log.warning("snapshot_not_refreshed", extra={"error": str(error).strip()})
         finally:
             connection.close()
