@@ -1,10 +1,9 @@
-import { useComputedColorScheme } from "@mantine/core";
-import { useEffect, useRef, useState } from "react";
-import uPlot from "uplot";
-import "uplot/dist/uPlot.min.css";
+import { lazy, Suspense, useState } from "react";
 import classes from "./Chart.module.css";
 import { ChartLegend } from "./ChartLegend";
-import { type ChartSpec, chartOptions } from "./options";
+import type { ChartSpec } from "./options";
+
+const Plot = lazy(() => import("./Plot"));
 
 export interface ChartProps extends ChartSpec {
   title: string;
@@ -16,34 +15,7 @@ export interface ChartProps extends ChartSpec {
 
 /** A time series with a live legend; the legend shows the values under the pointer, or the newest. */
 export function Chart({ title, data, height = 168, legendOf, ...spec }: ChartProps) {
-  const host = useRef<HTMLDivElement>(null);
-  const plot = useRef<uPlot | null>(null);
-  const latest = useRef({ spec, data });
-  latest.current = { spec, data };
   const [cursor, setCursor] = useState<number | null>(null);
-  const scheme = useComputedColorScheme("light");
-  const shape = JSON.stringify([spec.series, spec.limit, scheme, height]);
-
-  useEffect(() => {
-    const element = host.current;
-    if (!element) return;
-    const options = chartOptions(() => latest.current.spec, element.clientWidth, height, setCursor);
-    const made = new uPlot(options, latest.current.data as uPlot.AlignedData, element);
-    plot.current = made;
-    const observer = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
-    observer.observe(element);
-    return () => {
-      observer.disconnect();
-      made.destroy();
-      plot.current = null;
-    };
-    // `shape` stands for everything that makes the plot another one.
-  }, [shape, height]);
-
-  useEffect(() => {
-    plot.current?.setData(data as uPlot.AlignedData);
-  }, [data]);
-
   return (
     <figure className={classes.figure} aria-label={title}>
       <ChartLegend
@@ -53,7 +25,9 @@ export function Chart({ title, data, height = 168, legendOf, ...spec }: ChartPro
         format={spec.format}
         legendOf={legendOf}
       />
-      <div ref={host} className={classes.plot} style={{ height }} />
+      <Suspense fallback={<div style={{ height }} />}>
+        <Plot spec={spec} data={data} height={height} onCursor={setCursor} />
+      </Suspense>
     </figure>
   );
 }
