@@ -7,7 +7,7 @@ export const zhSettings: typeof enSettings = {
   account: "您的账户",
   platform: "平台",
   alerts: "告警",
-  groups: { console: "控制台", retention: "保留期限", fleet: "机群", alerts: "告警条件", security: "安全" },
+  groups: { console: "控制台", retention: "保留期限", fleet: "集群", alerts: "告警条件", security: "安全" },
   option: {
     edit: (name) => `修改：${name}`,
     value: "值",
@@ -26,6 +26,7 @@ export const zhSettings: typeof enSettings = {
     currency: "价格与费用使用的货币；修改时不换算",
     usage_retention_days: "用量记录的保留时间",
     windows_retention_days: "每分钟有效吞吐数据的保留时间",
+    sums_retention_days: "每小时用量及每小时、每天有效吞吐汇总的保留时间；不短于其来源数据",
     audit_retention_days: "审计记录的保留时间",
     decisions_retention_days: "调度决策的保留时间",
     device_history_hours: "设备历史的保留时间",

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from berth.config import CONFIG
 from berth.core.ids import earliest_id
 from berth.embedded.paths import Home
 from berth.live import names
-from berth.metering.models import GoodputMinute, UsageRecord
+from berth.metering.models import GoodputMinute, GoodputSpan, UsageHour, UsageRecord
+from berth.metering.spans import DAY, HOUR
 from berth.options.selectors import get as option
 from berth.tenants.models import UserSession
 
@@ -54,12 +56,23 @@ def _audit_id(at: datetime) -> str:
     return earliest_id("evt", at.timestamp())
 
 
+def _spans(seconds: int) -> models.QuerySet[Any]:
+    return GoodputSpan.objects.for_platform().filter(seconds=seconds)
+
+
 BY_OPTION: dict[str, tuple[Kept, ...]] = {
-    # The sums of hours and days stay: they are small, and what was billed can still be shown.
     "usage_retention_days": (Kept("usage", UsageRecord.objects.for_platform, "arrived_at", _time),),
     "windows_retention_days": (Kept("windows", GoodputMinute.objects.for_platform, "minute", _time),),
+    # Small, and they outlive what they were added up from: what was billed years ago can still be shown.
+    "sums_retention_days": (
+        Kept("usage_hours", UsageHour.objects.for_platform, "hour", _time),
+        Kept("goodput_hours", partial(_spans, HOUR), "at", _time),
+        Kept("goodput_days", partial(_spans, DAY), "at", _time),
+    ),
     "audit_retention_days": (Kept("audit", AuditEvent.objects.for_platform, "id", _audit_id),),
 }
+# Readers take a sum for all that it was made of, so that none may go before its parts.
+_NOT_BEFORE = {"sums_retention_days": ("usage_retention_days", "windows_retention_days")}
 
 
 def sweep(now: datetime | None = None) -> dict[str, int]:
@@ -68,7 +81,7 @@ def sweep(now: datetime | None = None) -> dict[str, int]:
     until = time.monotonic() + BUDGET_S
     gone: dict[str, int] = {}
     for key, kinds in BY_OPTION.items():
-        limit = now - timedelta(days=option(key))
+        limit = now - timedelta(days=max(option(name) for name in (key, *_NOT_BEFORE.get(key, ()))))
         for kept in kinds:
             gone[kept.name] = delete_before(kept, limit, until)
     gone["sessions"] = UserSession.objects.filter(expire_date__lt=now).delete()[0]

@@ -71,6 +71,11 @@ _ALL = (
     ),
     Option("usage_retention_days", "integer", 400, "retention", "How long usage records are kept", "days", 1, 3650),
     Option("windows_retention_days", "integer", 90, "retention", "How long minutes of goodput stay", "days", 1, 3650),
+    Option(
+        "sums_retention_days", "integer", 1100, "retention",
+        "How long hours of usage, and hours and days of goodput stay; never less than what they were added up from",
+        "days", 1, 36500,
+    ),
     Option("audit_retention_days", "integer", 730, "retention", "How long the audit trail is kept", "days", 30, 36500),
     Option("decisions_retention_days", "integer", 30, "retention", "How long decisions are kept", "days", 1, 3650),
     Option("device_history_hours", "integer", 24, "retention", "How long a device's history is kept", "hours", 1, 720),

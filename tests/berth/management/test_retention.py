@@ -10,7 +10,7 @@ import pytest
 from berth.audit.models import AuditEvent
 from berth.core.ids import new_id
 from berth.management import retention
-from berth.metering.models import GoodputMinute, UsageRecord
+from berth.metering.models import GoodputMinute, GoodputSpan, UsageHour, UsageRecord
 from berth.options.services import set_option
 
 pytestmark = pytest.mark.django_db
@@ -30,6 +30,25 @@ def test_days_are_the_options() -> None:
     kept = UsageRecord.objects.for_platform().values_list("arrived_at", flat=True)
     assert sorted((NOW - at).days for at in kept) == [0, 4, 6, 9]
     assert not any(retention.sweep(NOW)[name] for name in ("usage", "windows"))
+
+
+def test_sums_stay_longer_and_never_go_before_what_they_are_made_of() -> None:
+    for days in (0, 30, 50, 1099, 1101):
+        at = NOW - timedelta(days=days)
+        UsageHour.objects.create(hour=at, tenant_id="ten_a")
+        for seconds in (3600, 86_400):
+            GoodputSpan.objects.create(seconds=seconds, at=at, tenant_id="ten_a", window={})
+    names = ("usage_hours", "goodput_hours", "goodput_days")
+    gone = retention.sweep(NOW)
+    assert [gone[name] for name in names] == [1, 1, 1]
+    for key, days in (("sums", 10), ("usage", 20), ("windows", 40)):
+        set_option(key=f"{key}_retention_days", value=days, actor="t")
+    gone = retention.sweep(NOW)
+    assert [gone[name] for name in names] == [2, 2, 2]
+    for model in (UsageHour, GoodputSpan):
+        field = "hour" if model is UsageHour else "at"
+        kept = model.objects.for_platform().values_list(field, flat=True)
+        assert {(NOW - at).days for at in kept} == {0, 30}
 
 
 def test_audit_goes_by_the_time_in_its_id_and_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
