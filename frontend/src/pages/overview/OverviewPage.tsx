@@ -13,6 +13,7 @@ import { useLive } from "../../live/LiveProvider";
 import { Charts } from "./Charts";
 import { ClassAttainment } from "./ClassAttainment";
 import { Factors } from "./Factors";
+import { FiringPanel } from "./FiringPanel";
 import { FirstRequest } from "./FirstRequest";
 import { LateReasons } from "./LateReasons";
 import { NextSteps } from "./NextSteps";
@@ -67,6 +68,7 @@ export function OverviewPage() {
         </Panel>
       ) : (
         <div className={classes.stack}>
+          <FiringPanel />
           <Tiles figures={figures} range={range} newest={windows.at(-1)} level={level} />
           {quiet && (
             <Panel>
