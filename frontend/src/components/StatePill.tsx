@@ -17,6 +17,8 @@ const TONES: Record<string, string> = {
   invited: "busy",
   suspended: "warn",
   locked: "warn",
+  warning: "warn",
+  critical: "bad",
   lost: "bad",
   failed: "bad",
   revoked: "bad",
