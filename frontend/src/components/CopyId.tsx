@@ -1,4 +1,4 @@
-import { Tooltip, UnstyledButton } from "@mantine/core";
+import { Tooltip, UnstyledButton, VisuallyHidden } from "@mantine/core";
 import { IconCheck, IconCopy } from "@tabler/icons-react";
 import { useCopy } from "../hooks/useCopy";
 import { t } from "../i18n";
@@ -10,8 +10,11 @@ export function CopyId({ id, short = false }: { id: string; short?: boolean }) {
   const Icon = copied ? IconCheck : IconCopy;
   return (
     <Tooltip label={copied ? t.kit.idCopied : t.kit.copyId(id)}>
-      <UnstyledButton className={classes.id} onClick={() => copy(id)} aria-label={t.kit.copyId(id)}>
-        <span className="mono">{short && id.length > 10 ? `…${id.slice(-8)}` : id}</span>
+      <UnstyledButton className={classes.id} onClick={() => copy(id)}>
+        <VisuallyHidden>{t.kit.copyId(id)}</VisuallyHidden>
+        <span className="mono" aria-hidden="true">
+          {short && id.length > 10 ? `…${id.slice(-8)}` : id}
+        </span>
         <Icon size={12} stroke={1.7} aria-hidden="true" />
       </UnstyledButton>
     </Tooltip>

@@ -1,6 +1,7 @@
 import { Tabs } from "@mantine/core";
 import type { ReactNode } from "react";
 import { useUrl } from "../hooks/useUrl";
+import classes from "./UrlTabs.module.css";
 
 export interface TabItem {
   id: string;
@@ -18,7 +19,7 @@ export function UrlTabs({ tabs, label }: { tabs: TabItem[]; label: string }) {
       value={chosen.id}
       onChange={(id) => set({ tab: id === tabs[0]?.id ? undefined : (id ?? undefined) }, true)}
     >
-      <Tabs.List aria-label={label} mb="md">
+      <Tabs.List aria-label={label} mb="md" className={classes.list}>
         {tabs.map((tab) => (
           <Tabs.Tab key={tab.id} value={tab.id}>
             {tab.label}

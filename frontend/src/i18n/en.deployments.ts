@@ -152,7 +152,7 @@ export const enDeployments = {
     memory: "Memory, used / reserved",
     created: "Created",
     why: "Why here",
-    whyNamed: (replica: string) => `Decisions about ${replica}`,
+    whyNamed: (replica: string) => `Why here: ${replica}`,
     logsNamed: (replica: string) => `Logs of ${replica}`,
     stale: "The state could not be asked; this is the last that was stored.",
     ttft: (value: string) => `next first token in about ${value}`,

@@ -150,7 +150,7 @@ export const zhDeployments: typeof enDeployments = {
     memory: "内存（已用 / 预留）",
     created: "创建时间",
     why: "为何在此",
-    whyNamed: (replica) => `关于 ${replica} 的决策`,
+    whyNamed: (replica) => `${replica} 为何在此`,
     logsNamed: (replica) => `${replica} 的日志`,
     stale: "无法查询当前状态；所示为最后保存的状态。",
     ttft: (value) => `下一个首词元约需 ${value}`,

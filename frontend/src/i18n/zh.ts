@@ -57,7 +57,7 @@ export const zh: Catalogue = {
     keys: "API 密钥",
     usage: "用量",
     requests: "请求",
-    fleet: "机群",
+    fleet: "集群",
     decisions: "决策",
     audit: "审计",
     settings: "设置",

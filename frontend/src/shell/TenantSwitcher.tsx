@@ -1,4 +1,4 @@
-import { Menu, UnstyledButton } from "@mantine/core";
+import { Menu, UnstyledButton, VisuallyHidden } from "@mantine/core";
 import { IconBuildingLighthouse, IconCheck, IconSelector } from "@tabler/icons-react";
 import { useNavigate, useRouterState } from "@tanstack/react-router";
 import { PLATFORM, type Scope, useScope } from "../hooks/useScope";
@@ -28,11 +28,8 @@ export function TenantSwitcher() {
   return (
     <Menu position="bottom-start" width={228}>
       <Menu.Target>
-        <UnstyledButton
-          className={classes.target}
-          aria-label={`${t.scope.switch}: ${current.name}`}
-          data-testid="tenant-switcher"
-        >
+        <UnstyledButton className={classes.target} data-testid="tenant-switcher">
+          <VisuallyHidden>{`${t.scope.switch}: `}</VisuallyHidden>
           <Badge scope={current} />
           <span className={classes.name}>{current.name}</span>
           <IconSelector size={15} stroke={1.6} aria-hidden="true" />

@@ -1,4 +1,4 @@
-import { Avatar, Menu, UnstyledButton } from "@mantine/core";
+import { Avatar, Menu, UnstyledButton, VisuallyHidden } from "@mantine/core";
 import { IconLanguage, IconLogout, IconUserCircle } from "@tabler/icons-react";
 import { useNavigate } from "@tanstack/react-router";
 import { useMe, useSignOut } from "../hooks/useMe";
@@ -17,12 +17,9 @@ export function UserMenu() {
   return (
     <Menu position="top-start" width={228}>
       <Menu.Target>
-        <UnstyledButton
-          className={classes.user}
-          aria-label={`${t.user.menu}: ${user.name || user.email}, ${user.email}`}
-          data-testid="user-menu"
-        >
-          <Avatar size={26} radius="xl" color="gray" name={user.name || user.email} />
+        <UnstyledButton className={classes.user} data-testid="user-menu">
+          <VisuallyHidden>{`${t.user.menu}: `}</VisuallyHidden>
+          <Avatar size={26} radius="xl" color="gray" name={user.name || user.email} aria-hidden="true" />
           <span className={classes.text}>
             <span className={classes.name}>{user.name || user.email}</span>
             <span className={classes.role}>{user.email}</span>

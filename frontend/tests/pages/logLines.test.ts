@@ -21,4 +21,5 @@ it("tells errors from warnings", () => {
   expect(toneOf("Traceback (most recent call last):")).toBe("bad");
   expect(toneOf("WARNING: slow")).toBe("warn");
   expect(toneOf("no warnings, no errors")).toBeUndefined();
+  expect(toneOf("INFO uvicorn.error Started server process")).toBeUndefined();
 });

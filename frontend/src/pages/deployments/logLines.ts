@@ -27,6 +27,8 @@ export function piecesOf(line: string, q: string): Piece[] {
 
 /** What the level in a structured line says of it; lines without one are plain. */
 export function toneOf(line: string): "bad" | "warn" | undefined {
-  if (/"level":\s*"(error|critical)"|\b(ERROR|CRITICAL|Traceback)\b/i.test(line)) return "bad";
+  // Levels are capitals: a logger may be called uvicorn.error and say that all is well.
+  if (/"level":\s*"(error|critical)"/i.test(line) || /\b(ERROR|CRITICAL|Traceback)\b/.test(line))
+    return "bad";
   return /"level":\s*"warning"|\bWARN(ING)?\b/.test(line) ? "warn" : undefined;
 }

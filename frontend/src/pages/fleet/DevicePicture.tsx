@@ -30,7 +30,7 @@ export function DevicePicture({ device, by, colours, onChoose, chosen = false }:
       className={classes.device}
       data-absent={!device.present || undefined}
       data-chosen={chosen || undefined}
-      aria-label={words.picture(device.name, taken, device.units)}
+      aria-label={words.picture(`${device.index} · ${device.name}`, taken, device.units)}
       data-testid="device"
     >
       <div className={classes.head}>
@@ -99,7 +99,7 @@ function Figures({ device }: { device: Device }) {
 function SeatBlock({ seat, units, colour }: { seat: Seat; units: string; colour: number }) {
   const { all, current } = useScope();
   const tenant = all.find((scope) => scope.tenant === seat.tenant)?.name ?? seat.tenant;
-  const label = `${seat.deployment_name} · ${tenant} · ${units} · ${bytes(seat.memory_bytes)}`;
+  const label = `${seat.deployment_name} · ${tenant} · ${bytes(seat.memory_bytes)} · ${units}`;
   return (
     <Tooltip label={label}>
       <Link

@@ -22,7 +22,7 @@ export function RegistrationProgress({ model }: { model: Model }) {
         <span>{percent(model.progress)}</span>
       </div>
       <Progress
-        value={model.progress * 100}
+        value={Math.round(model.progress * 1000) / 10}
         size={6}
         radius="xl"
         aria-label={words.label(model.name)}

@@ -28,7 +28,6 @@ const COLUMNS: Column<Row>[] = [
     accessorFn: (r) => r.kv_dtype,
     header: words.kvDtype,
     sortFn: "text",
-    meta: { hide: "phone" },
     cell: ({ row }) => t.deployments.form.kvDtypes[row.original.kv_dtype],
   },
   {
@@ -36,7 +35,7 @@ const COLUMNS: Column<Row>[] = [
     accessorFn: (r) => r.weights_bytes,
     header: words.weights,
     sortFn: "basic",
-    meta: { end: true },
+    meta: { end: true, hide: "phone" },
     cell: ({ row }) => bytes(row.original.weights_bytes),
   },
   {
