@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from django.contrib.postgres.operations import AddIndexConcurrently, RemoveIndexConcurrently
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.operations import AddIndex, RemoveIndex
+from django.db.migrations.operations.base import Operation
 from django.db.migrations.recorder import MigrationRecorder
 from psycopg import sql
 
@@ -74,7 +77,7 @@ def load_tables(reader: Reader) -> None:
     with connection.cursor() as cursor:
         for table in drop:
             cursor.execute(sql.SQL("DROP TABLE IF EXISTS {} CASCADE").format(sql.Identifier(table)))
-    executor = MigrationExecutor(connection)
+    executor = _executor()
     executor.migrate(_targets(executor, reader.manifest.migrations))
     with connection.cursor() as cursor:
         filled = [table for table in our_tables() if table != "django_migrations"]
@@ -88,8 +91,24 @@ def load_tables(reader: Reader) -> None:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # what is wrong is said here, and later steps may alter tables
         cursor.execute("SET CONSTRAINTS ALL DEFERRED")
         _set_sequences(cursor)
-    executor = MigrationExecutor(connection)
+    executor = _executor()
     executor.migrate(executor.loader.graph.leaf_nodes())
+
+
+def _executor() -> MigrationExecutor:
+    """Whose migrations all run inside a transaction: nobody else is there to be kept waiting by an index."""
+    executor = MigrationExecutor(connection)
+    for migration in executor.loader.graph.nodes.values():
+        migration.operations = [_plain(operation) for operation in migration.operations]
+    return executor
+
+
+def _plain(operation: Operation) -> Operation:
+    if isinstance(operation, AddIndexConcurrently):
+        return AddIndex(operation.model_name, operation.index)
+    if isinstance(operation, RemoveIndexConcurrently):
+        return RemoveIndex(operation.model_name, operation.name)
+    return operation
 
 
 def _targets(executor: MigrationExecutor, applied: list[list[str]]) -> list[tuple[str, str]]:

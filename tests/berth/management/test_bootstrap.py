@@ -7,11 +7,13 @@ import hashlib
 import io
 import json
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
 from berth.catalog import files, sources
 from berth.catalog.models import Model
@@ -24,6 +26,7 @@ from berth.slas.models import Contract, ServiceClass
 from berth.tenants import keys
 from berth.tenants.models import ApiKey, Membership, User
 from berth.tenants.services import delete_key
+from helpers.factories import make_deployment, make_tenant
 from helpers.model import CACHE, smollm2_dir, smollm2_gguf_path  # noqa: F401 - a fixture
 from helpers.tiny_models import tiny_directory
 
@@ -157,3 +160,38 @@ def test_the_operators_commands(home: Path) -> None:
     assert node_by_token("gpu-1", run("create_node", "gpu-1")) is not None
     with pytest.raises(CommandError):
         run("create_node", "gpu-1")
+
+
+def test_a_key_made_by_command_has_the_scopes_deployments_and_end_that_were_asked_for(home: Path) -> None:
+    tenant = make_tenant("acme")
+    one, two = make_deployment(tenant=tenant, name="one"), make_deployment(tenant=tenant)
+    theirs = make_deployment()
+
+    def made(*options: str) -> ApiKey:
+        token = run("create_key", "acme", *options)
+        return ApiKey.objects.for_tenant(tenant.id).get(id=token.partition(".")[0])
+
+    plain = made()
+    assert (plain.scopes, plain.deployments, plain.expires_at) == (["inference"], [], None)
+    begun = timezone.now()
+    key = made(
+        "--scope", "management:read", "--scope", "inference", "--deployment", "one", "--deployment", two.id,
+        "--days", "30",
+    )  # fmt: skip
+    assert key.scopes == ["inference", "management:read"]
+    assert key.deployments == sorted([one.id, two.id])
+    assert key.expires_at is not None
+    assert 0 <= (key.expires_at - begun - timedelta(days=30)).total_seconds() < 60
+
+    count = ApiKey.objects.for_tenant(tenant.id).count()
+    for wrong, why in (
+        (("--days", "0"), "expected 1 to 36500"),
+        (("--days", "99999"), "expected 1 to 36500"),
+        (("--deployment", "nowhere"), "nowhere"),
+        (("--deployment", theirs.id), theirs.id),
+        (("--deployment", theirs.name), theirs.name),
+        (("--scope", "everything"), "invalid choice"),
+    ):
+        with pytest.raises(CommandError, match=why):
+            run("create_key", "acme", *wrong)
+    assert ApiKey.objects.for_tenant(tenant.id).count() == count
