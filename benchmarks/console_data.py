@@ -1,8 +1,9 @@
-"""How long the console's pages of usage, requests and SLAs wait for their data, with a million records in the database.
+"""How long the console waits for its data: usage, requests and SLAs of a million records, and lists of many rows.
 
     python benchmarks/console_data.py [--records 1000000] [--runs 7] [--json FILE] [--check]
 
 Records are made by the database over 30 days: 20 tenants, 10 keys each, 8 deployments, 4 classes, 5 % of them bad.
+The lists have 1,000 deployments and 10,000 keys. Exit code 1 with ``--check`` when a page misses its target.
 Each figure is the whole answer of a request to the API, without a network; the median of the runs.
 """
 
@@ -12,15 +13,18 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 
-from benchmarks.common.report import conclude, median, options_parser, say
+from benchmarks.common.report import conclude, end_on_signals, median, options_parser, say
 
 TARGET_MS = 300.0
+LIST_TARGET_MS = 100.0
+DEPLOYMENTS, KEYS = 1000, 10_000
 RECORDS = """
     INSERT INTO metering_usagerecord (
         request_id, tenant_id, deployment_id, deployment_name, key_id, member_id, replica_id, contract_id,
@@ -35,7 +39,7 @@ RECORDS = """
         'door', i %% 4000, i %% 1000, i %% 3000, i %% 700, true, h >= 5, true,
         CASE WHEN h >= 5 THEN '' ELSE (ARRAY['queued', 'prefill', 'decode', 'refused', 'failed'])[1 + h::int %% 5] END,
         100000 + h * 9000, 1000000, 40000, 1.0, 3000000, h, h, 900, now(), i %% 1000 * 0.000001
-    FROM (SELECT i, (i::bigint * 7919 %% 100)::int AS h FROM generate_series(1, %(n)s) AS i) AS made
+    FROM (SELECT i, (i::bigint * 7919 / 4 %% 100)::int AS h FROM generate_series(1, %(n)s) AS i) AS made
 """
 PAGES = {
     "usage by day": "usage/summary?group=day{span}",
@@ -55,6 +59,18 @@ PAGES = {
     "attainment, a day": "slas/attainment",
     "attainment, 30 days by contract": "slas/attainment?group=contract{span}",
     "violations, 30 days": "slas/violations?group=deployment{span}",
+}
+LISTS = {
+    "me": "me",
+    "deployments": "deployments",
+    "deployments of a tenant": "deployments?tenant={tenant}",
+    "deployments, searched": "deployments?search=list-77",
+    "deployments by name": "deployments?ordering=name&page_size=200",
+    "a deployment": "deployments/dep_{deployment}",
+    "keys": "keys",
+    "keys of a tenant": "keys?tenant={tenant}",
+    "keys, searched": "keys?search=key-777",
+    "search everything": "search?q=list-77",
 }
 
 
@@ -81,17 +97,22 @@ def _measure(records: int, runs: int) -> dict[str, Any]:
     from django.core.management import call_command
     from rest_framework.test import APIClient
 
-    from berth.tenants.models import Tenant, User
+    from berth.tenants.models import User
 
     call_command("migrate", verbosity=0)
     _fill(records)
     operator = User.objects.create(email="operator@example.com", is_operator=True, password="!")
     client = APIClient(headers={"host": "localhost"})
     client.force_login(operator, backend="django.contrib.auth.backends.ModelBackend")
-    tenant = Tenant.objects.get(id="ten_4").id
-    words = _words(records) | {"tenant": tenant}
+    words = _words(records) | {"tenant": "ten_4", "deployment": f"{DEPLOYMENTS // 2:026d}"}
+    pages = ask(client, PAGES, words, runs)
+    return {"records": records, "median_ms": pages, "lists_median_ms": ask(client, LISTS, words, runs)}
+
+
+def ask(client: Any, pages: dict[str, str], words: dict[str, str], runs: int) -> dict[str, float]:
+    """Medians in ms; the first, which fills caches, counts like any other."""
     found = {}
-    for name, path in PAGES.items():
+    for name, path in pages.items():
         times = []
         for _ in range(runs):
             started = time.perf_counter()
@@ -100,7 +121,7 @@ def _measure(records: int, runs: int) -> dict[str, Any]:
             if answer.status_code != 200:
                 raise SystemExit(f"{path}: {answer.status_code} {answer.content[:300]!r}")
         found[name] = median(times)
-    return {"records": records, "median_ms": found}
+    return found
 
 
 def _fill(records: int) -> None:
@@ -127,7 +148,53 @@ def _fill(records: int) -> None:
             ("goodputspan", "at, seconds", "86400", "day", "true"),
         ):
             cursor.execute(_WINDOWS.format(table=table, columns=column, more=more, unit=unit, where=where))
+        fill_lists()
         cursor.execute("ANALYZE")
+
+
+def fill_lists() -> None:
+    """Deployments that want no replica, each with its owner's contract, and keys, over the 20 tenants."""
+    from berth.catalog.models import Model, ModelState
+    from berth.deployments.models import Deployment, DesiredState
+    from berth.slas.models import Contract
+    from berth.slas.services import ensure_default_classes
+    from berth.tenants.models import ApiKey
+    from gpuruntime.modelinfo import ModelInfo
+
+    header = asdict(
+        ModelInfo(
+            format="safetensors", architecture="LlamaForCausalLM", n_layers=30, n_heads=9, n_kv_heads=3, head_dim=64,
+            hidden_size=576, intermediate_size=1536, vocab_size=49152, context_length=8192, dtype="BF16",
+            tensor_types=("BF16",), quantization=None, rope_scaling="default", tied_embeddings=True,
+            parameter_count=134_515_008, tensor_bytes=269_030_016, files=(),
+        )
+    )  # fmt: skip
+    model = Model.objects.create(
+        name="listed", source_kind="file", source="/listed", state=ModelState.READY, header=header
+    )
+    chat = ensure_default_classes()["chat"]
+    rows = [
+        Deployment(
+            id=f"dep_{i:026d}",
+            tenant_id=f"ten_{i % 20}",
+            name=f"list-{i}",
+            model=model,
+            service_class=chat,
+            desired_state=DesiredState.STOPPED,
+        )
+        for i in range(DEPLOYMENTS)
+    ]
+    Deployment.objects.bulk_create(rows)
+    terms = chat.terms()
+    Contract.objects.bulk_create(
+        Contract(tenant_id=row.tenant_id, deployment=row, service_class=chat, terms=terms) for row in rows
+    )
+    ApiKey.objects.bulk_create(
+        ApiKey(
+            id=f"key_{i}", tenant_id=f"ten_{i % 20}", name=f"key-{i}", digest=f"{i:064x}", pepper_id="1", hint="abcd"
+        )
+        for i in range(KEYS)
+    )
 
 
 # What the aggregator and ``metering.rollups`` write, made by the database: 20 buckets a histogram.
@@ -170,12 +237,14 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=7)
     options = parser.parse_args()
+    end_on_signals()
     result = measure(options.records, options.runs)
-    for name, value in result["median_ms"].items():
-        print(f"{name:40s} {value:7.1f} ms")
-    missed = [
-        f"{name}: {ms:.0f} ms, at most {TARGET_MS:.0f}" for name, ms in result["median_ms"].items() if ms > TARGET_MS
-    ]
+    missed = []
+    for figures, target in (("median_ms", TARGET_MS), ("lists_median_ms", LIST_TARGET_MS)):
+        for name, value in result[figures].items():
+            print(f"{name:40s} {value:7.1f} ms")
+            if value > target:
+                missed.append(f"{name}: {value:.0f} ms, at most {target:.0f}")
     return conclude(result, missed, options)
 
 
