@@ -346,6 +346,17 @@ class Window:
         for name in _HISTOGRAMS:
             getattr(self, name).merge(getattr(other, name))
 
+    def merge_json(self, data: dict[str, Any]) -> None:
+        """``merge(from_json(data))`` in a fraction of the time: a month's figures add up thousands."""
+        for name in _SUMS:
+            if name in data:
+                setattr(self, name, getattr(self, name) + data[name])
+        self.reasons.update(data.get("reasons", {}))
+        for name in _HISTOGRAMS:
+            counts = getattr(self, name).counts
+            for bucket, count in data.get(name, ()):
+                counts[bucket] += count
+
     @property
     def goodput(self) -> float | None:
         """G: good output tokens per provisioned device-second; None where nothing is provisioned."""

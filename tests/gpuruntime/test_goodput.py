@@ -294,7 +294,11 @@ def filled(rows: list[tuple[Outcome, int, int, float]]) -> Window:
 @given(VERDICTS, VERDICTS)
 def test_windows_add_up_and_survive_the_wire(one: list[tuple], two: list[tuple]) -> None:  # type: ignore[type-arg]
     added = filled(one)
-    added.merge(Window.from_json(json.loads(json.dumps(filled(two).to_json()))))
+    stored = json.loads(json.dumps(filled(two).to_json()))
+    added.merge(Window.from_json(stored))
+    at_once = filled(one)
+    at_once.merge_json(stored)
+    assert at_once == added
     whole = filled(one + two)
     left, right = added.to_json(), whole.to_json()
     for name in ("delivered_ideal_s", "good_ideal_s"):

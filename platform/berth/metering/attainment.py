@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
-from django.db.models import DateTimeField, F, Func, Q, Sum, Value
+import msgspec
+from django.db.models import DateTimeField, F, Func, Q, Sum, TextField, Value
 from django.db.models.fields.json import KeyTransform
+from django.db.models.functions import Cast
 
 from berth.core.scoping import Scope
 from berth.metering.budget import Counted, Spent, budget, spent
@@ -60,9 +62,10 @@ class Count(NamedTuple):
 def attainment(asked: Question, *, step: int, group: str) -> dict[str, Any]:
     """``step``: seconds, of a minute, an hour or a day. The answer is of ``AttainmentSerializer``."""
     marks, targets = watermarks(), _targets()
-    counts = _counts(asked, cover(asked.start, asked.end, marks, coarsest=step), step)
+    by_step = _counts(asked, cover(asked.start, asked.end, marks, coarsest=step), step)
     six_hours, hour = _lately(asked)
     windows = _windows(asked, cover(asked.start, asked.end, marks))
+    counts = [count for count, _ in windows]
     key = _KEYS[group]
     names = _names_for(group, [*counts, *six_hours])
     by_key = [_by(key, rows) for rows in (counts, hour, six_hours)]
@@ -87,7 +90,7 @@ def attainment(asked: Question, *, step: int, group: str) -> dict[str, Any]:
         "group": group,
         "total": _part(everything, counts, hour, six_hours, targets=targets, target=targets.get(asked.class_name)),
         "groups": groups,
-        "series": _series(asked, counts, step, targets),
+        "series": _series(asked, by_step, step, targets),
     }
 
 
@@ -237,15 +240,16 @@ def _rows(asked: Question, pieces: list[Piece], *columns: Any, **named: Any) -> 
 
 
 def _counts(asked: Question, pieces: list[Piece], step: int) -> list[Count]:
-    """Summed by the step they fall into."""
+    """Summed by class and the step they fall into: all that a series tells apart."""
     found: list[Count] = []
     for manager, field, spans in _TABLES:
         where = _within(pieces, field, spans=spans)
         if where is not None:
             length = Value(timedelta(seconds=step))
             step_of = Func(length, F(field), Value(EPOCH), function="date_bin", output_field=DateTimeField())
-            rows = asked.rows(manager).filter(where).annotate(begins=step_of).values_list("begins", *_CELL)
-            found += [Count(*row) for row in rows.annotate(Sum("offered"), Sum("good")).order_by()]
+            rows = asked.rows(manager).filter(where).annotate(begins=step_of).values_list("begins", "class_name")
+            sums = rows.annotate(Sum("offered"), Sum("good")).order_by()
+            found += [Count(at, "", "", name, int(offered), int(good)) for at, name, offered, good in sums]
     return found
 
 
@@ -270,8 +274,8 @@ def _lately(asked: Question) -> tuple[list[Count], list[Count]]:
 def _windows(asked: Question, pieces: list[Piece]) -> list[tuple[Count, Window]]:
     """Each cell's windows, added up over time."""
     cells: defaultdict[tuple[str, str, str], Window] = defaultdict(Window)
-    for _, tenant, deployment, name, window in _rows(asked, pieces, "window"):
-        cells[tenant, deployment, name].merge(Window.from_json(window))
+    for _, tenant, deployment, name, window in _rows(asked, pieces, text=Cast("window", TextField())):
+        cells[tenant, deployment, name].merge_json(msgspec.json.decode(window))
     return [(Count(asked.start, *cell, window.offered, window.good), window) for cell, window in cells.items()]
 
 

@@ -71,7 +71,8 @@ class UsageRecord(TenantOwned):
     cost = models.DecimalField(max_digits=22, decimal_places=10, default=Decimal(0), db_default=Decimal(0))
 
     class Meta(TenantOwned.Meta):
-        # One for each filter of ``requests``, in the order of its pages; the two partial ones serve what went wrong.
+        # One for each filter of ``requests``, in the order of its pages; the two partial ones serve what went wrong,
+        # the last two "slowest first", of all and of a tenant, whose own may all be fast.
         indexes = [
             models.Index(fields=["tenant_id", "-arrived_at"]),
             models.Index(fields=["-arrived_at"]),
@@ -82,6 +83,15 @@ class UsageRecord(TenantOwned):
             models.Index(fields=["class_name", "-arrived_at"], name="usage_class"),
             models.Index(fields=["reason", "-arrived_at"], name="usage_bad", condition=~models.Q(reason="")),
             models.Index(fields=["tenant_id", "-arrived_at"], name="usage_bad_tenant", condition=~models.Q(reason="")),
+            models.Index(
+                models.F("ttft_us").desc(nulls_last=True), models.F("request_id").desc(), name="usage_slowest"
+            ),
+            models.Index(
+                models.F("tenant_id"),
+                models.F("ttft_us").desc(nulls_last=True),
+                models.F("request_id").desc(),
+                name="usage_slowest_tenant",
+            ),
         ]
 
 
