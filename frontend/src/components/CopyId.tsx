@@ -10,7 +10,7 @@ export function CopyId({ id, short = false }: { id: string; short?: boolean }) {
   const Icon = copied ? IconCheck : IconCopy;
   return (
     <Tooltip label={copied ? t.kit.idCopied : t.kit.copyId(id)}>
-      <UnstyledButton className={classes.id} onClick={() => copy(id)}>
+      <UnstyledButton className={classes.id} data-short={short || undefined} onClick={() => copy(id)}>
         <VisuallyHidden>{t.kit.copyId(id)}</VisuallyHidden>
         <span className="mono" aria-hidden="true">
           {short && id.length > 10 ? `…${id.slice(-8)}` : id}

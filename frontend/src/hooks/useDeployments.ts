@@ -57,12 +57,12 @@ export function useDeployment(id: string) {
 
 function useRefresh() {
   const queries = useQueryClient();
-  return () =>
-    Promise.all(
-      ["deployments", "replicas", "contracts", "events"].map((key) =>
-        queries.invalidateQueries({ queryKey: [key] }),
-      ),
-    );
+  // Not waited for: the window closes once the change is taken, however long the lists take to follow.
+  return () => {
+    for (const key of ["deployments", "replicas", "contracts", "events"]) {
+      void queries.invalidateQueries({ queryKey: [key] });
+    }
+  };
 }
 
 export function useCreateDeployment() {

@@ -25,8 +25,9 @@ export function useNode(id: string, refetchMs = REPORT_MS) {
 
 function useRefresh() {
   const queries = useQueryClient();
-  return () =>
-    Promise.all(["nodes", "gpus", "fit"].map((key) => queries.invalidateQueries({ queryKey: [key] })));
+  return () => {
+    for (const key of ["nodes", "gpus", "fit"]) void queries.invalidateQueries({ queryKey: [key] });
+  };
 }
 
 /** Answers the node and, this once, its token. */

@@ -133,6 +133,7 @@ export function CreateDeploymentDrawer({ opened, model: given, onClose }: Props)
         <Select
           label={words.class}
           description={level ? classLine(level) : words.classHint}
+          placeholder={words.classNeeded}
           data={(levels.data ?? []).map((c) => ({ value: c.id, label: c.name }))}
           allowDeselect={false}
           {...form.getInputProps("service_class")}
