@@ -81,6 +81,8 @@ export const theme = createTheme({
         centered: true,
         closeButtonProps: { "aria-label": t.actions.close },
         overlayProps: { backgroundOpacity: 0.45, blur: 2 },
+        // Its title is no second banner of the page.
+        attributes: { header: { role: "presentation" } },
         transitionProps: { duration: 120 },
       },
     },
@@ -90,6 +92,8 @@ export const theme = createTheme({
         position: "right",
         closeButtonProps: { "aria-label": t.actions.close },
         overlayProps: { backgroundOpacity: 0.45, blur: 2 },
+        // Its title is no second banner of the page.
+        attributes: { header: { role: "presentation" } },
       },
     },
     Menu: { defaultProps: { shadow: "md", position: "bottom-end", transitionProps: { duration: 80 } } },

@@ -111,7 +111,8 @@ class UsageView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[
             body = list(summary_csv(found, currency()))
         else:
             body = records_csv(span.records(timezone.now()), currency())
-        name = f"usage-{timezone.now():%Y-%m-%d}.csv"
+        what = "-".join(["usage-by", *groups]) if groups else "requests"
+        name = f"{what}-{timezone.now():%Y-%m-%d}.csv"
         return StreamingHttpResponse(
             body,
             content_type="text/csv; charset=utf-8",
