@@ -21,7 +21,7 @@ from berth.core.errors import Forbidden, Invalid, NotFound
 from berth.deployments import selectors, services
 from berth.deployments.events import events_of
 from berth.deployments.models import Deployment, Replica
-from berth.deployments.platform import PLATFORM_TENANT, platform_tenant
+from berth.deployments.platform import platform_tenant
 from berth.deployments.serializers import (
     ClassChangeSerializer,
     CloneSerializer,
@@ -35,7 +35,7 @@ from berth.deployments.serializers import (
     ScaleSerializer,
 )
 from berth.slas.selectors import classes
-from berth.tenants.models import Role, Tenant
+from berth.tenants.models import PLATFORM_TENANT, Role, Tenant
 from berth.tenants.selectors import scope_of
 
 CURSOR = OpenApiParameter("cursor", str, description="of the page's ``next``")

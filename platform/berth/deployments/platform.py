@@ -1,7 +1,7 @@
 """The platform as an owner: deployments that belong to no tenant and are granted to tenants by contract.
 
-The owner is a tenant of its own without members, so that every deployment has one. Its id is fixed: whoever makes it
-first makes the same.
+The owner is a tenant of its own without members, so that every deployment has one. It is no customer: no list of
+tenants shows it.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 from django.db import transaction
 
 from berth.audit.services import record
-from berth.tenants.models import Tenant
+from berth.tenants.models import PLATFORM_TENANT, Tenant
 
-PLATFORM_TENANT = "ten_00000000000000000000000000"
 NAME = "Platform"
 
 

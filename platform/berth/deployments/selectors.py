@@ -19,10 +19,10 @@ from django.utils import timezone
 
 from berth.core.scoping import Scope, ScopedQuerySet
 from berth.deployments.models import ENDED_STATES, Deployment, DesiredState, Replica, ReplicaState
-from berth.deployments.platform import NAME, PLATFORM_TENANT
+from berth.deployments.platform import NAME
 from berth.live import names
 from berth.slas.models import Contract
-from berth.tenants.models import Tenant
+from berth.tenants.models import PLATFORM_TENANT, Tenant
 
 log = logging.getLogger(__name__)
 

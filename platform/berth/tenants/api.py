@@ -20,7 +20,7 @@ from berth.api.views import BerthViewSet, TenantFilter, TenantViewSet, person, r
 from berth.core.errors import Forbidden, Invalid
 from berth.deployments.quota import reserved_bytes
 from berth.tenants import selectors, services
-from berth.tenants.models import ApiKey, KeyScope, Membership, Role, Tenant, User
+from berth.tenants.models import PLATFORM_TENANT, ApiKey, KeyScope, Membership, Role, Tenant, User
 from berth.tenants.serializers import (
     CreatedKeySerializer,
     KeyChangeSerializer,
@@ -56,7 +56,10 @@ class TenantView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[
     operator_actions = frozenset({"create", "set_quota", "lift_quota"})
 
     def get_queryset(self) -> Any:
-        return self.queryset if self.fake else selectors.tenants_of(person(self.request)).select_related("quota")
+        if self.fake:
+            return self.queryset
+        customers = selectors.tenants_of(person(self.request)).exclude(id=PLATFORM_TENANT)
+        return customers.select_related("quota")
 
     def get_serializer(self, *args: Any, **kwargs: Any) -> Any:
         """With what each tenant's deployments reserve, read at once for all."""

@@ -76,6 +76,10 @@ class RecoveryCode(models.Model):
     used_at = models.DateTimeField(null=True)
 
 
+# Owns what the operators provide (deployments.platform). Its id is fixed, so whoever makes it first makes the same.
+PLATFORM_TENANT = "ten_00000000000000000000000000"
+
+
 class Tenant(models.Model):
     """A customer: owns keys, deployments, contracts and usage."""
 

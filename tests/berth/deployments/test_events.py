@@ -8,7 +8,7 @@ from django.utils import timezone
 from berth.catalog.models import Model
 from berth.decisions.services import Taken, record_decisions
 from berth.deployments.models import Deployment, Replica
-from berth.deployments.platform import PLATFORM_TENANT, platform_tenant
+from berth.deployments.platform import platform_tenant
 from berth.deployments.services import (
     change_class,
     change_deployment,
@@ -20,7 +20,7 @@ from berth.deployments.services import (
 from berth.fleet.seats import reserve_seat
 from berth.slas.models import Contract
 from berth.slas.services import ensure_default_classes, grant_contract
-from berth.tenants.models import Tenant
+from berth.tenants.models import PLATFORM_TENANT, Tenant
 from gpuruntime import protocol
 from helpers.api_cases import World, problem, url
 from helpers.factories import make_deployment, make_model, make_node
@@ -127,6 +127,7 @@ def test_the_platforms_own_is_made_by_operators_and_used_by_contract(world: Worl
     assert made["id"] in [row["id"] for row in world.client("viewer").get(url("deployments")).json()["results"]]
     assert platform_tenant().id == PLATFORM_TENANT
     assert platform_tenant().name == "Platform"
+    assert PLATFORM_TENANT not in {row["id"] for row in world.client("operator").get(url("tenants")).json()["results"]}
 
 
 def test_a_guest_reads_and_changes_nothing_and_learns_of_no_other_tenant(world: World) -> None:
