@@ -48,7 +48,12 @@ def test_a_tenant_sees_its_own_deployments_and_those_it_has_a_contract_on() -> N
     deployment = make_deployment(tenant=owner, name="shared", default_max_tokens=77)
     chat = ensure_default_classes()["rag"]
     grant_contract(
-        tenant=guest, deployment=deployment, service_class=chat, actor="test", guaranteed_requests_per_min=5, max_concurrency=2
+        tenant=guest,
+        deployment=deployment,
+        service_class=chat,
+        actor="test",
+        guaranteed_requests_per_min=5,
+        max_concurrency=2,
     )
     snapshot = build()
     assert [route.model for route in snapshot.models_of(owner.id)] == ["shared"]
