@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from helpers.cluster import Cluster
 
@@ -25,7 +25,7 @@ RUN = """() => axe.run({resultTypes: ["violations"]}).then((found) =>
 
 def violations(page: Page) -> list[str]:
     page.locator("h1").first.wait_for()
-    page.wait_for_function("document.querySelectorAll('main [aria-busy=true]').length === 0")
+    expect(page.locator("main [aria-busy=true]")).to_have_count(0)
     found: list[str] = page.evaluate(RUN)
     return found
 

@@ -18,7 +18,6 @@ import pytest
 import redis
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-from django.contrib.sessions.backends.db import SessionStore
 from django.db import connection
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
@@ -31,6 +30,7 @@ from berth.fleet.models import Node
 from berth.fleet.services import create_node, observe_node, reserve_seat
 from berth.live import names
 from berth.tenants.models import Membership, User
+from berth.tenants.sessions import SessionStore
 from gpuruntime import protocol
 from helpers.factories import device, hello, make_deployment, make_model, make_tenant, make_user
 
