@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -16,6 +17,8 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 os.environ["BERTH_HOME"] = str(HOME)
 os.environ["DJANGO_SETTINGS_MODULE"] = "berth.settings"
 sys.path[:0] = [str(REPOSITORY / "platform"), str(REPOSITORY)]
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # as manage.py: an import may swallow KeyboardInterrupt
 
 import django  # noqa: E402
 
@@ -28,6 +31,8 @@ from berth.embedded.lock import AlreadyRunning  # noqa: E402
 from berth.embedded.nodes import AgentNode  # noqa: E402
 from berth.embedded.preflight import CannotStart  # noqa: E402
 from berth.embedded.startup import Up  # noqa: E402
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLEEPER = ("/bin/sleep", "600")
 STUBBORN = ("/bin/sh", "-c", 'trap "" TERM; echo deaf; while :; do sleep 0.1; done')

@@ -109,7 +109,6 @@ function SeatBlock({ seat, units, colour }: { seat: Seat; units: string; colour:
         className={classes.seat}
         data-colour={colour}
         style={{ "--share": seat.memory_bytes } as CSSProperties}
-        aria-label={label}
       >
         <span className={classes.seatName}>{seat.deployment_name}</span>
         <span className={`${classes.seatMore} num`}>
