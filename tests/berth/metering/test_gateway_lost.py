@@ -109,7 +109,7 @@ async def test_fifty_streams(gateway: tuple[subprocess.Popen[str], str], redis_u
         await asyncio.sleep(1.5)
         process.send_signal(signal.SIGKILL)
         calls = [call for call in door.calls if call.tokens]
-        await asyncio.wait_for(asyncio.gather(*(call.left.wait() for call in calls)), 2)
+        await asyncio.wait_for(asyncio.gather(*(call.left.wait() for call in calls)), 15)
         for answer in answers:
             answer.close()
 
