@@ -149,9 +149,11 @@ INLINE void widen_pairs(bf16* to, size_t ldt, const int8_t* from, size_t ldf, in
     }
 }
 
+// Into the second cache: what comes early must not push out what is in use.
 INLINE void prefetch(const void* p, int bytes) {
     for (int i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(p) + i, 0, 2);
 }
+
 #ifdef BERTH_AMX
 struct alignas(64) TileShapes {
     uint8_t palette = 1, start_row = 0, reserved[14] = {};
