@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import http.server
 import json
 import threading
 import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from helpers.http_servers import LocalServer, QuietHandler, serving
 
 COMMIT = "c0ffee" * 6 + "abcd"
 
@@ -35,21 +37,17 @@ class StubHub:
 
     def __enter__(self) -> StubHub:
         self.stopping = threading.Event()
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
-        self.thread.start()
+        self.ending = contextlib.ExitStack()
+        self.server = self.ending.enter_context(serving(LocalServer(_handler(self))))
+        self.ending.callback(self.stopping.set)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.stopping.set()
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+        self.ending.close()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_address[1]}"
+        return self.server.url
 
     def listing(self) -> dict[str, Any]:
         return {"id": "acme/tiny", "sha": COMMIT, "siblings": [self._entry(name) for name in self.files], **self.about}
@@ -66,12 +64,9 @@ def of_directory(path: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(path.iterdir())}
 
 
-def _handler(hub: StubHub) -> type[http.server.BaseHTTPRequestHandler]:
-    class Handler(http.server.BaseHTTPRequestHandler):
+def _handler(hub: StubHub) -> type[QuietHandler]:
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
-
-        def log_message(self, *args: object) -> None:
-            """Quiet."""
 
         def do_GET(self) -> None:
             path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)

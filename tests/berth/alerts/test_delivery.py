@@ -8,9 +8,7 @@ import dataclasses
 import hashlib
 import hmac
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -22,48 +20,36 @@ from berth.alerts.delivery import deliver
 from berth.alerts.models import Delivery, DeliveryState
 from berth.config import CONFIG
 from helpers.factories import make_tenant, make_user
+from helpers.http_servers import LocalServer, QuietHandler, serving
 
 pytestmark = pytest.mark.django_db
 
 
-class Receiver(ThreadingHTTPServer):
+class Receiver(LocalServer):
     status = 204
     location = ""
 
     def __init__(self) -> None:
         self.got: list[tuple[dict[str, str], bytes]] = []
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/hook"
+        return f"{super().url}/hook"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     server: Receiver
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.got.append(({name.lower(): value for name, value in self.headers.items()}, body))
-        self.send_response(self.server.status)
-        if self.server.location:
-            self.send_header("location", self.server.location)
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        pass
+        self.server.got.append((self.lower_headers(), self.body()))
+        self.answer(self.server.status, location=self.server.location)
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    server = Receiver()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Receiver()) as server:
+        yield server
 
 
 @pytest.fixture

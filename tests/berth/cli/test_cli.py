@@ -7,9 +7,7 @@ import os
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -25,6 +23,7 @@ from berth.cli.logs import new_lines
 from berth.cli.main import berth
 from berth.cli.operations import Operation
 from berth.cli.terminal import ago
+from helpers.http_servers import LocalServer, QuietHandler, serving
 
 ROOT = Path(__file__).resolve().parents[3]
 ALL = [value for value in vars(operations).values() if isinstance(value, Operation)]
@@ -106,16 +105,12 @@ MADE = "2026-01-01T00:00:00Z"
 TOKENS = ["Par", "is", "."]
 
 
-class StandIn(ThreadingHTTPServer):
+class StandIn(LocalServer):
     def __init__(self) -> None:
         self.seen: list[tuple[str, str, dict[str, Any], dict[str, str]]] = []
         self.mfa = False
         self.lines = ["one", "two"]
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+        super().__init__(_Handler)
 
     def asked(self, method: str, path: str) -> dict[str, Any]:
         """The body or query of the last such call."""
@@ -152,16 +147,16 @@ class StandIn(ThreadingHTTPServer):
         }.get((method, path))  # fmt: skip
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     server: StandIn
     protocol_version = "HTTP/1.1"
 
     def _any(self) -> None:
         parts = urlsplit(self.path)
-        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        body = self.body()
         data: dict[str, Any] = json.loads(body) if body else parse_qs(parts.query)
         path = parts.path.removeprefix("/api/v1/")
-        headers = {name.lower(): value for name, value in self.headers.items()}
+        headers = self.lower_headers()
         self.server.seen.append((self.command, path, data, headers))
         if path == "/v1/chat/completions":
             self._stream(data)
@@ -179,13 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = _any
 
     def _send(self, status: int, answer: Any, cookie: str = "") -> None:
-        body = json.dumps(answer).encode()
-        self.send_response(status)
-        if cookie:
-            self.send_header("set-cookie", cookie)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(status, json.dumps(answer).encode(), set_cookie=cookie)
 
     def _stream(self, data: dict[str, Any]) -> None:
         if data["model"] == "none":
@@ -210,19 +199,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write("".join(events).encode())
         self.close_connection = True
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
 
 @pytest.fixture
 def house() -> Iterator[StandIn]:
-    server = StandIn()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(StandIn()) as server:
+        yield server
 
 
 @pytest.fixture

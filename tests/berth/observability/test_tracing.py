@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import http.server
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,19 +14,16 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from gpuruntime import tracing
 from helpers.door import ScriptedBackend, open_door
+from helpers.http_servers import LocalServer, QuietHandler, serving
 
 PROMPT = "the-secret-question"
 CLIENTS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-class Collector(http.server.ThreadingHTTPServer):
+class Collector(LocalServer):
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+        super().__init__(_Handler)
 
     def spans(self) -> list[dict[str, Any]]:
         found = []
@@ -54,30 +49,20 @@ class Collector(http.server.ThreadingHTTPServer):
         return found
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     server: Collector
 
     def do_POST(self) -> None:
         assert self.path == "/v1/traces"
-        body = self.rfile.read(int(self.headers["content-length"]))
+        body = self.body()
         self.server.bodies.append(gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body)
-        self.send_response(200)
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        pass
+        self.answer(200)
 
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    server = Collector()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Collector()) as server:
+        yield server
 
 
 async def one_request(redis_url: str, **headers: str) -> str:
