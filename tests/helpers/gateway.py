@@ -14,6 +14,7 @@ import uvicorn
 
 from berth.gateway.app import Gateway
 from berth.gateway.snapshot import Key, Limits, Replica, Route, Snapshot
+from berth.metering.records import OpenRecord
 from berth.tenants import keys
 from gpuruntime.goodput import ServiceLevel
 
@@ -66,6 +67,17 @@ def make_snapshot(urls: Sequence[str], key: Key, limits: Limits | None = None, *
     made = make_route(limits=limits or Limits(), **route)
     replicas = tuple(make_replica(url, number) for number, url in enumerate(urls, 1))
     return Snapshot(1, {key.id: key}, {(TENANT, made.model): made}, {DEPLOYMENT: replicas})
+
+
+def opened(number: int = 1) -> OpenRecord:
+    return OpenRecord(
+        request_id=f"req_{number}",
+        tenant_id=TENANT,
+        deployment_id=DEPLOYMENT,
+        deployment_name=MODEL,
+        key_id="k",
+        at=1.0,
+    )
 
 
 @dataclass

@@ -11,6 +11,7 @@ from redis import asyncio as aioredis
 from helpers.stub_door import StubDoor, stub_doors
 
 if TYPE_CHECKING:
+    from berth.gateway.admission import Admission
     from helpers.gateway import Running
 
 
@@ -20,6 +21,16 @@ async def store(redis_url: str) -> AsyncIterator[Any]:
     await client.flushdb()
     yield client
     await client.aclose()
+
+
+@pytest.fixture
+async def admission(store: Any, redis_url: str) -> AsyncIterator[Admission]:
+    from berth.gateway.admission import Admission
+    from berth.gateway.line import Line
+
+    line = Line(redis_url)
+    yield Admission(line, "gw_test")
+    await line.close()
 
 
 @pytest.fixture

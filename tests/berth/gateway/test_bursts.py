@@ -4,35 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from berth.gateway.admission import Admission
 from berth.gateway.errors import ApiError
-from berth.gateway.line import Line
 from berth.gateway.snapshot import Limits
 from berth.live import names
-from berth.metering.records import OpenRecord
-from helpers.gateway import DEPLOYMENT, TENANT, make_key, make_route, make_snapshot, running_gateway
+from helpers.gateway import make_key, make_route, make_snapshot, opened, running_gateway
 from helpers.stub_door import Call, StubDoor, tokens
 
 LIMITS = Limits(requests_per_min=2, tokens_per_min=100, burst_requests_per_min=3, burst_tokens_per_min=50)
-
-
-def opened(number: int) -> OpenRecord:
-    return OpenRecord(
-        request_id=f"req_{number}", tenant_id=TENANT, deployment_id=DEPLOYMENT, deployment_name="small", key_id="k",
-        at=1.0,
-    )  # fmt: skip
-
-
-@pytest.fixture
-async def admission(store: Any, redis_url: str) -> AsyncIterator[Admission]:
-    line = Line(redis_url)
-    yield Admission(line, "gw_test")
-    await line.close()
 
 
 async def test_the_burst_passes_while_there_is_room(admission: Admission) -> None:

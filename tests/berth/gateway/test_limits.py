@@ -15,32 +15,22 @@ from redis import asyncio as aioredis
 from berth.embedded.redis import EmbeddedRedis
 from berth.gateway.admission import Admission
 from berth.gateway.errors import ApiError
-from berth.gateway.line import Line
 from berth.gateway.snapshot import Limits
 from berth.live import names
-from berth.metering.records import OpenRecord
-from helpers.gateway import DEPLOYMENT, TENANT, Running, chat, make_key, make_route, make_snapshot, running_gateway
+from helpers.gateway import (
+    DEPLOYMENT,
+    TENANT,
+    Running,
+    chat,
+    make_key,
+    make_route,
+    make_snapshot,
+    opened,
+    running_gateway,
+)
 from helpers.stub_door import Call, StubDoor, tokens
 
 SCOPE = f"{TENANT}:{DEPLOYMENT}"
-
-
-def opened(number: int = 1) -> OpenRecord:
-    return OpenRecord(
-        request_id=f"req_{number}",
-        tenant_id=TENANT,
-        deployment_id=DEPLOYMENT,
-        deployment_name="small",
-        key_id="k",
-        at=1.0,
-    )
-
-
-@pytest.fixture
-async def admission(store: Any, redis_url: str) -> AsyncIterator[Admission]:
-    line = Line(redis_url)
-    yield Admission(line, "gw_test")
-    await line.close()
 
 
 async def test_requests_a_minute(admission: Admission) -> None:
