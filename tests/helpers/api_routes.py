@@ -18,6 +18,7 @@ from berth.audit.services import record
 from berth.core.ids import new_id
 from berth.decisions.models import Decision
 from berth.deployments.services import create_replica
+from berth.fleet.models import Seat
 from berth.fleet.seats import reserve_seat
 from berth.metering.models import UsageRecord
 from berth.slas.models import Contract
@@ -46,21 +47,15 @@ def _usage(tenant: Tenant) -> str:
     return str(UsageRecord.objects.create(request_id=new_id("req"), **values).request_id)
 
 
-def _replica(tenant: Tenant) -> str:
+def _seat(tenant: Tenant) -> Seat:
     replica = create_replica(deployment=make_deployment(tenant=tenant), reason="")
-    reserve_seat(replica=replica, gpu=make_gpu(), memory_bytes=1)
-    return replica.id
+    return reserve_seat(replica=replica, gpu=make_gpu(), memory_bytes=1)
 
 
 def _alert(tenant: Tenant) -> str:
     now = timezone.now()
     values = {"rule": "crash_loop", "severity": "warning", "state": "firing", "subject": unique("subject")}
     return str(Alert.objects.create(tenant=tenant, since=now, seen_at=now, fired_at=now, **values).id)
-
-
-def _slice(tenant: Tenant) -> str:
-    replica = create_replica(deployment=make_deployment(tenant=tenant), reason="")
-    return reserve_seat(replica=replica, gpu=make_gpu(), memory_bytes=1).slice_id
 
 
 def _decision(tenant: Tenant) -> str:
@@ -90,7 +85,7 @@ RESOURCES: dict[str, Resource] = {
         lambda t: make_deployment(tenant=t).id,
         lambda t: {"tenant": t.id, "name": "theirs", "model": make_model().id, "service_class": "chat"},
     ),
-    "replicas": Resource("tenant", _replica),
+    "replicas": Resource("tenant", lambda t: _seat(t).replica_id),
     "decisions": Resource("tenant", _decision),
     "usage": Resource("tenant", _usage),
     "requests": Resource("tenant", _usage),
@@ -113,8 +108,8 @@ RESOURCES: dict[str, Resource] = {
     ),
     "classes": Resource("platform", lambda _: create_class(name=unique("class"), actor="test").id),
     "nodes": Resource("operator", lambda _: make_node().id),
-    "gpus": Resource("operator", lambda _: make_gpu().id),
-    "slices": Resource("operator", _slice),
+    "gpus": Resource("operator", lambda t: _seat(t).slice.gpu_id),
+    "slices": Resource("operator", lambda t: _seat(t).slice_id),
     "settings": Resource("operator", lambda _: "currency"),
 }
 

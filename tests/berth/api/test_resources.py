@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.utils import timezone
-
-from berth.audit.services import record
-from berth.core.ids import new_id
-from berth.deployments.models import Replica
 from berth.deployments.services import create_replica
 from berth.fleet.seats import reserve_seat
-from berth.metering.models import UsageRecord
-from berth.slas.models import Contract
-from berth.slas.services import create_class, ensure_default_classes
+from berth.slas.services import ensure_default_classes
 from berth.tenants.models import Tenant
-from berth.tenants.services import create_key
 from helpers.api_cases import BadInputCase, ReadCase, World, WriteCase, url
-from helpers.api_routes import RESOURCES
-from helpers.factories import make_deployment, make_gpu, make_model, make_node, make_tenant, unique
+from helpers.factories import make_deployment, make_model, make_node, make_tenant, unique
 
 
 class TestKeys(ReadCase, WriteCase, BadInputCase):
     path = "keys"
-
-    def make(self, tenant: Tenant) -> str:
-        return create_key(tenant=tenant, name="k", actor="test")[0].id
 
     def attempts(self, world: World) -> list[tuple[str, str, str, Any, int]]:
         tenant = world.tenant.id
@@ -49,9 +37,6 @@ class TestKeys(ReadCase, WriteCase, BadInputCase):
 
 class TestDeployments(ReadCase, WriteCase, BadInputCase):
     path = "deployments"
-
-    def make(self, tenant: Tenant) -> str:
-        return make_deployment(tenant=tenant).id
 
     def attempts(self, world: World) -> list[tuple[str, str, str, Any, int]]:
         body = {"tenant": world.tenant.id, "name": unique("new"), "model": make_model().id, "service_class": "chat"}
@@ -90,18 +75,9 @@ class TestDeployments(ReadCase, WriteCase, BadInputCase):
 class TestReplicas(ReadCase):
     path = "replicas"
 
-    def make(self, tenant: Tenant) -> str:
-        replica: Replica = create_replica(deployment=make_deployment(tenant=tenant), reason="wanted")
-        reserve_seat(replica=replica, gpu=make_gpu(), memory_bytes=1)
-        return replica.id
-
 
 class TestContracts(ReadCase, WriteCase, BadInputCase):
     path = "contracts"
-
-    def make(self, tenant: Tenant) -> str:
-        deployment = make_deployment(tenant=tenant)
-        return str(Contract.objects.for_tenant(tenant.id).get(deployment=deployment).id)
 
     def attempts(self, world: World) -> list[tuple[str, str, str, Any, int]]:
         body = {"tenant": make_tenant().id, "deployment": make_deployment().id, "service_class": "batch"}
@@ -127,23 +103,10 @@ class TestUsage(ReadCase):
     path = "usage"
     id_field = "request_id"
 
-    def make(self, tenant: Tenant) -> str:
-        made = UsageRecord.objects.create(
-            request_id=new_id("req"),
-            tenant_id=tenant.id,
-            arrived_at=timezone.now(),
-            outcome="completed",
-            counted_by="door",
-        )
-        return str(made.request_id)
-
 
 class TestAudit(ReadCase):
     path = "audit"
     reads = "admin"
-
-    def make(self, tenant: Tenant) -> str:
-        return str(record(actor="test", action="test", tenant_id=tenant.id).id)
 
 
 class TestGpus(ReadCase):
@@ -151,35 +114,20 @@ class TestGpus(ReadCase):
     platform_wide = True
     reads = "operator"
 
-    def make(self, tenant: Tenant) -> str:
-        replica = create_replica(deployment=make_deployment(tenant=tenant), reason="")
-        gpu = make_gpu()
-        reserve_seat(replica=replica, gpu=gpu, memory_bytes=1)
-        return gpu.id
-
 
 class TestSlices(ReadCase):
     path = "slices"
     platform_wide = True
     reads = "operator"
 
-    def make(self, tenant: Tenant) -> str:
-        return RESOURCES["slices"].make(tenant)
-
 
 class TestDecisions(ReadCase):
     path = "decisions"
-
-    def make(self, tenant: Tenant) -> str:
-        return RESOURCES["decisions"].make(tenant)
 
 
 class TestRequests(ReadCase):
     path = "requests"
     id_field = "request_id"
-
-    def make(self, tenant: Tenant) -> str:
-        return RESOURCES["requests"].make(tenant)
 
 
 class TestTenants(WriteCase, BadInputCase):
@@ -214,9 +162,6 @@ class TestTenants(WriteCase, BadInputCase):
 class TestClasses(ReadCase, WriteCase, BadInputCase):
     path = "classes"
     platform_wide = True
-
-    def make(self, tenant: Tenant) -> str:
-        return create_class(name=unique("class"), actor="test").id
 
     def attempts(self, world: World) -> list[tuple[str, str, str, Any, int]]:
         return [
