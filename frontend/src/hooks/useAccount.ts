@@ -1,13 +1,11 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { api, unwrap } from "../api/client";
+import { useRefresh } from "./useRefresh";
 
 /** Runs a change of one's own account and asks for `refresh` again. */
 function useChange<Body, Answer>(change: (body: Body) => Promise<Answer>, refresh: string[]) {
-  const queries = useQueryClient();
-  return useMutation({
-    mutationFn: change,
-    onSuccess: () => Promise.all(refresh.map((word) => queries.invalidateQueries({ queryKey: [word] }))),
-  });
+  const onSuccess = useRefresh(refresh);
+  return useMutation({ mutationFn: change, onSuccess });
 }
 
 export function useRename() {

@@ -1,8 +1,9 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { api, collect, unwrap } from "../api/client";
 import type { AlertRouteChange, AlertRouteCreate } from "../api/types";
 import { useCreate } from "./useCreate";
 import { useEdit } from "./useEdit";
+import { useRefresh } from "./useRefresh";
 
 /** What is wrong now, the newest first. */
 export function useFiring(tenant: string | undefined) {
@@ -44,13 +45,13 @@ export function useEditRoute(id: string | undefined) {
 }
 
 export function useRouteAction() {
-  const queries = useQueryClient();
+  const onSuccess = useRefresh(["alert-routes"]);
   return useMutation({
     mutationFn: async ({ id, verb }: { id: string; verb: "test" | "delete" }): Promise<void> => {
       const params = { path: { id } };
       if (verb === "test") await unwrap(api.POST("/api/v1/alerts/routes/{id}/test", { params }));
       else await unwrap(api.DELETE("/api/v1/alerts/routes/{id}", { params }));
     },
-    onSuccess: () => queries.invalidateQueries({ queryKey: ["alert-routes"] }),
+    onSuccess,
   });
 }

@@ -1,8 +1,9 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { api, collect, unwrap } from "../api/client";
 import type { ClassChange, ClassCreate, ServiceClass } from "../api/types";
 import { useCreate } from "./useCreate";
 import { useEdit } from "./useEdit";
+import { useRefresh } from "./useRefresh";
 
 export function useClasses() {
   return useQuery({
@@ -31,9 +32,9 @@ export function useEditClass(id: string | undefined) {
 }
 
 export function useDeleteClass() {
-  const queries = useQueryClient();
+  const onSuccess = useRefresh(["classes"]);
   return useMutation({
     mutationFn: (id: string) => unwrap(api.DELETE("/api/v1/classes/{id}", { params: { path: { id } } })),
-    onSuccess: () => queries.invalidateQueries({ queryKey: ["classes"] }),
+    onSuccess,
   });
 }

@@ -1,7 +1,8 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useMutation } from "@tanstack/react-query";
 import { useRef } from "react";
 import { type Answer, unwrap } from "../api/client";
 import type { CallHeaders } from "./useEdit";
+import { useRefresh } from "./useRefresh";
 
 /** 128 random bits; `crypto.randomUUID` is missing where the page came over plain HTTP. */
 function freshKey(): string {
@@ -16,7 +17,7 @@ export function useCreate<Body, Made>(
   post: (body: Body, headers: CallHeaders) => Promise<Answer<Made>>,
   refresh: string[],
 ) {
-  const queries = useQueryClient();
+  const ask = useRefresh(refresh);
   const tried = useRef<{ body: string; key: string }>(undefined);
   return useMutation({
     mutationFn: async (body: Body): Promise<Made> => {
@@ -26,7 +27,7 @@ export function useCreate<Body, Made>(
     },
     onSuccess: async () => {
       tried.current = undefined;
-      await Promise.all(refresh.map((word) => queries.invalidateQueries({ queryKey: [word] })));
+      await ask();
     },
   });
 }

@@ -1,14 +1,9 @@
-import {
-  keepPreviousData,
-  useInfiniteQuery,
-  useMutation,
-  useQuery,
-  useQueryClient,
-} from "@tanstack/react-query";
+import { keepPreviousData, useInfiniteQuery, useMutation, useQuery } from "@tanstack/react-query";
 import { api, collect, cursorOf, unwrap } from "../api/client";
 import type { EventPage } from "../api/fleet";
 import type { DeploymentCreate } from "../api/types";
 import type { ListQuery } from "./useList";
+import { useRefresh } from "./useRefresh";
 
 export function useDeployments(tenant: string | undefined) {
   return useQuery({
@@ -55,18 +50,14 @@ export function useDeployment(id: string) {
   });
 }
 
-function useRefresh() {
-  const queries = useQueryClient();
-  // Not waited for: the window closes once the change is taken, however long the lists take to follow.
-  return () => {
-    for (const key of ["deployments", "replicas", "contracts", "events"]) {
-      void queries.invalidateQueries({ queryKey: [key] });
-    }
-  };
+/** Not waited for: the window closes once the change is taken, however long the lists take to follow. */
+function useDeploymentsRefresh() {
+  const refresh = useRefresh(["deployments", "replicas", "contracts", "events"]);
+  return () => void refresh();
 }
 
 export function useCreateDeployment() {
-  const onSuccess = useRefresh();
+  const onSuccess = useDeploymentsRefresh();
   return useMutation({
     mutationFn: (body: DeploymentCreate) => unwrap(api.POST("/api/v1/deployments", { body })),
     onSuccess,
@@ -83,7 +74,7 @@ export type Change =
 
 /** start, stop, scale, clone, delete or reclass one deployment. */
 export function useChangeDeployment() {
-  const onSuccess = useRefresh();
+  const onSuccess = useDeploymentsRefresh();
   return useMutation({
     onSuccess,
     mutationFn: async ({ id, change }: { id: string; change: Change }): Promise<void> => {

@@ -2,6 +2,7 @@ import { type QueryKey, useMutation, useQuery, useQueryClient } from "@tanstack/
 import { useRef, useState } from "react";
 import { type Answer, type Tagged, unwrap, unwrapTagged } from "../api/client";
 import { ApiError } from "../api/errors";
+import { useRefresh } from "./useRefresh";
 
 /** For a call's `headers`. */
 export type CallHeaders = Record<string, string>;
@@ -42,6 +43,7 @@ const match = (etag: string | undefined): CallHeaders => (etag ? { "If-Match": e
 /** Changes one object without losing another's change: it is saved only while it is still what was opened. */
 export function useEdit<T, Body>({ key, read, write, refresh }: Options<T, Body>): Edit<T, Body> {
   const queries = useQueryClient();
+  const ask = useRefresh(refresh);
   const [conflict, setConflict] = useState<Tagged<T>>();
   const [version, setVersion] = useState(0);
   const last = useRef<Attempt<Body>>(undefined);
@@ -59,7 +61,7 @@ export function useEdit<T, Body>({ key, read, write, refresh }: Options<T, Body>
     mutationFn: async (attempt: Attempt<Body>) => unwrap(write(attempt.body, match(attempt.etag))),
     onSuccess: async (_, { done }) => {
       setConflict(undefined);
-      await Promise.all(refresh.map((word) => queries.invalidateQueries({ queryKey: [word] })));
+      await ask();
       done?.();
     },
     onError: async (error) => {

@@ -1,7 +1,8 @@
-import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
 import { api, unwrap } from "../api/client";
 import type { AcceptInvitation, MemberCreate } from "../api/types";
 import { useCreate } from "./useCreate";
+import { useRefresh } from "./useRefresh";
 
 /** Those that wait for an answer, and those that ran out. */
 export function useInvitations(tenant: string | undefined, enabled: boolean) {
@@ -22,19 +23,19 @@ export function useInvite() {
 }
 
 export function useResendInvitation() {
-  const queries = useQueryClient();
+  const onSuccess = useRefresh(["invitations"]);
   return useMutation({
     mutationFn: (id: string) =>
       unwrap(api.POST("/api/v1/invitations/{id}/resend", { params: { path: { id } } })),
-    onSuccess: () => queries.invalidateQueries({ queryKey: ["invitations"] }),
+    onSuccess,
   });
 }
 
 export function useRevokeInvitation() {
-  const queries = useQueryClient();
+  const onSuccess = useRefresh(["invitations"]);
   return useMutation({
     mutationFn: (id: string) => unwrap(api.DELETE("/api/v1/invitations/{id}", { params: { path: { id } } })),
-    onSuccess: () => queries.invalidateQueries({ queryKey: ["invitations"] }),
+    onSuccess,
   });
 }
 

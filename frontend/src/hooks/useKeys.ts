@@ -1,9 +1,10 @@
-import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
 import { api, collect, unwrap } from "../api/client";
 import type { KeyChange, KeyCreate } from "../api/types";
 import { useCreate } from "./useCreate";
 import { useEdit } from "./useEdit";
 import type { ListQuery } from "./useList";
+import { useRefresh } from "./useRefresh";
 
 /** Every key of a tenant, for a choice among them. */
 export function useKeys(tenant: string | undefined) {
@@ -48,9 +49,9 @@ export function useRotateKey() {
 }
 
 export function useRevokeKey() {
-  const queries = useQueryClient();
+  const onSuccess = useRefresh(["keys"]);
   return useMutation({
     mutationFn: (id: string) => unwrap(api.POST("/api/v1/keys/{id}/revoke", { params: { path: { id } } })),
-    onSuccess: () => queries.invalidateQueries({ queryKey: ["keys"] }),
+    onSuccess,
   });
 }

@@ -1,8 +1,9 @@
-import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
 import { api, unwrap, unwrapTagged } from "../api/client";
 import type { Member, Role } from "../api/types";
 import { t } from "../i18n";
 import type { ListQuery } from "./useList";
+import { useRefresh } from "./useRefresh";
 
 interface MemberQuery extends ListQuery {
   role?: string;
@@ -23,7 +24,7 @@ export function useMembers(tenant: string | undefined, query: MemberQuery) {
 
 /** Gives a role only to who still has the one that was on the screen. */
 export function useChangeRole() {
-  const queries = useQueryClient();
+  const onSettled = useRefresh(["members"]);
   return useMutation({
     mutationFn: async ({ member, role }: { member: Member; role: Role }) => {
       const params = { path: { id: member.id } };
@@ -32,15 +33,14 @@ export function useChangeRole() {
       const headers = now.etag ? { "If-Match": now.etag } : {};
       return unwrap(api.PATCH("/api/v1/members/{id}", { params, headers, body: { role } }));
     },
-    onSettled: () => queries.invalidateQueries({ queryKey: ["members"] }),
+    onSettled,
   });
 }
 
 export function useRemoveMember() {
-  const queries = useQueryClient();
+  const onSuccess = useRefresh(["members", "me"]);
   return useMutation({
     mutationFn: (id: string) => unwrap(api.DELETE("/api/v1/members/{id}", { params: { path: { id } } })),
-    onSuccess: () =>
-      Promise.all(["members", "me"].map((word) => queries.invalidateQueries({ queryKey: [word] }))),
+    onSuccess,
   });
 }

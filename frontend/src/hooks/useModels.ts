@@ -1,7 +1,8 @@
-import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
 import { api, collect, unwrap } from "../api/client";
 import type { ModelCreate } from "../api/fleet";
 import type { FitRequest } from "../api/types";
+import { useRefresh } from "./useRefresh";
 
 const COMING_MS = 1_000;
 
@@ -37,13 +38,8 @@ export function useFit(model: string | null, body: FitRequest) {
   });
 }
 
-function useRefresh() {
-  const queries = useQueryClient();
-  return () => queries.invalidateQueries({ queryKey: ["models"] });
-}
-
 export function useRegisterModel() {
-  const onSuccess = useRefresh();
+  const onSuccess = useRefresh(["models"]);
   return useMutation({
     mutationFn: (body: ModelCreate) => unwrap(api.POST("/api/v1/models", { body })),
     onSuccess,
@@ -52,7 +48,7 @@ export function useRegisterModel() {
 
 /** cancel: of one that is on its way in; retry: of one that failed or was cancelled. */
 export function useSteerModel(verb: "cancel" | "retry") {
-  const onSuccess = useRefresh();
+  const onSuccess = useRefresh(["models"]);
   return useMutation({
     onSuccess,
     mutationFn: (id: string) => {
@@ -64,7 +60,7 @@ export function useSteerModel(verb: "cancel" | "retry") {
 }
 
 export function useDeleteModel() {
-  const onSuccess = useRefresh();
+  const onSuccess = useRefresh(["models"]);
   return useMutation({
     mutationFn: (id: string) => unwrap(api.DELETE("/api/v1/models/{id}", { params: { path: { id } } })),
     onSuccess,

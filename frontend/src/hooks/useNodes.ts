@@ -1,5 +1,6 @@
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { api, collect, unwrap } from "../api/client";
+import { useRefresh } from "./useRefresh";
 
 /** Agents report every 5 s; that is how old the figures of a device may be. */
 const REPORT_MS = 5_000;
@@ -23,16 +24,15 @@ export function useNode(id: string, refetchMs = REPORT_MS) {
   });
 }
 
-function useRefresh() {
-  const queries = useQueryClient();
-  return () => {
-    for (const key of ["nodes", "gpus", "fit"]) void queries.invalidateQueries({ queryKey: [key] });
-  };
+/** Not waited for: a window closes once the change is taken. */
+function useNodesRefresh() {
+  const refresh = useRefresh(["nodes", "gpus", "fit"]);
+  return () => void refresh();
 }
 
 /** Answers the node and, this once, its token. */
 export function useCreateNode() {
-  const onSuccess = useRefresh();
+  const onSuccess = useNodesRefresh();
   return useMutation({
     mutationFn: (name: string) => unwrap(api.POST("/api/v1/nodes", { body: { name } })),
     onSuccess,
@@ -42,7 +42,7 @@ export function useCreateNode() {
 export type NodeVerb = "cordon" | "uncordon" | "drain" | "remove";
 
 export function useChangeNode() {
-  const onSuccess = useRefresh();
+  const onSuccess = useNodesRefresh();
   return useMutation({
     onSuccess,
     mutationFn: async ({ id, verb }: { id: string; verb: NodeVerb }): Promise<void> => {
