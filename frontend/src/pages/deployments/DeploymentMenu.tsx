@@ -1,7 +1,6 @@
-import { ActionIcon, Menu } from "@mantine/core";
+import { Menu } from "@mantine/core";
 import {
   IconCopyPlus,
-  IconDots,
   IconMessage,
   IconPlayerPlay,
   IconPlayerStop,
@@ -12,6 +11,7 @@ import {
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import type { Deployment } from "../../api/types";
+import { ObjectMenu } from "../../components/ObjectMenu";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 import { ChangeModal, type Verb } from "./ChangeModal";
@@ -35,81 +35,69 @@ export function DeploymentMenu({ deployment }: { deployment: Deployment }) {
   const deleted = () => void navigate({ to: "/t/$scope/deployments", params: { scope } });
   return (
     <>
-      <Menu width={180}>
-        <Menu.Target>
-          <ActionIcon
-            variant="subtle"
-            color="gray"
-            aria-label={t.deployments.menu(deployment.name)}
-            data-testid="deployment-menu"
+      <ObjectMenu label={t.deployments.menu(deployment.name)} width={180} testId="deployment-menu">
+        {canUse && (
+          <Menu.Item
+            component={Link}
+            to={`/t/${scope}/playground?deployment=${deployment.id}`}
+            leftSection={<IconMessage {...ICON} />}
           >
-            <IconDots size={17} stroke={1.6} />
-          </ActionIcon>
-        </Menu.Target>
-        <Menu.Dropdown>
-          {canUse && (
+            {t.deployments.open}
+          </Menu.Item>
+        )}
+        {mayChange && (
+          <>
+            {running ? (
+              <Menu.Item
+                leftSection={<IconPlayerStop {...ICON} />}
+                onClick={() => setVerb("stop")}
+                data-testid="stop-deployment"
+              >
+                {t.deployments.verbs.stop}
+              </Menu.Item>
+            ) : (
+              <Menu.Item
+                leftSection={<IconPlayerPlay {...ICON} />}
+                onClick={() => setVerb("start")}
+                data-testid="start-deployment"
+              >
+                {t.deployments.verbs.start}
+              </Menu.Item>
+            )}
             <Menu.Item
-              component={Link}
-              to={`/t/${scope}/playground?deployment=${deployment.id}`}
-              leftSection={<IconMessage {...ICON} />}
+              leftSection={<IconVersions {...ICON} />}
+              onClick={() => setVerb("scale")}
+              data-testid="scale-deployment"
             >
-              {t.deployments.open}
+              {t.deployments.verbs.scale}
             </Menu.Item>
-          )}
-          {mayChange && (
-            <>
-              {running ? (
-                <Menu.Item
-                  leftSection={<IconPlayerStop {...ICON} />}
-                  onClick={() => setVerb("stop")}
-                  data-testid="stop-deployment"
-                >
-                  {t.deployments.verbs.stop}
-                </Menu.Item>
-              ) : (
-                <Menu.Item
-                  leftSection={<IconPlayerPlay {...ICON} />}
-                  onClick={() => setVerb("start")}
-                  data-testid="start-deployment"
-                >
-                  {t.deployments.verbs.start}
-                </Menu.Item>
-              )}
-              <Menu.Item
-                leftSection={<IconVersions {...ICON} />}
-                onClick={() => setVerb("scale")}
-                data-testid="scale-deployment"
-              >
-                {t.deployments.verbs.scale}
-              </Menu.Item>
-              <Menu.Item
-                leftSection={<IconShieldCheck {...ICON} />}
-                onClick={() => setVerb("class")}
-                data-testid="class-deployment"
-              >
-                {t.deployments.verbs.class}
-              </Menu.Item>
-              <Menu.Item
-                leftSection={<IconCopyPlus {...ICON} />}
-                onClick={() => setVerb("clone")}
-                data-testid="clone-deployment"
-              >
-                {t.deployments.verbs.clone}
-              </Menu.Item>
-              <Menu.Divider />
-              <Menu.Item
-                color="red"
-                disabled={running || deployment.state.state === "stopping"}
-                leftSection={<IconTrash {...ICON} />}
-                onClick={() => setVerb("delete")}
-                data-testid="delete-deployment"
-              >
-                {running ? t.deployments.stopFirst : t.deployments.verbs.delete}
-              </Menu.Item>
-            </>
-          )}
-        </Menu.Dropdown>
-      </Menu>
+            <Menu.Item
+              leftSection={<IconShieldCheck {...ICON} />}
+              onClick={() => setVerb("class")}
+              data-testid="class-deployment"
+            >
+              {t.deployments.verbs.class}
+            </Menu.Item>
+            <Menu.Item
+              leftSection={<IconCopyPlus {...ICON} />}
+              onClick={() => setVerb("clone")}
+              data-testid="clone-deployment"
+            >
+              {t.deployments.verbs.clone}
+            </Menu.Item>
+            <Menu.Divider />
+            <Menu.Item
+              color="red"
+              disabled={running || deployment.state.state === "stopping"}
+              leftSection={<IconTrash {...ICON} />}
+              onClick={() => setVerb("delete")}
+              data-testid="delete-deployment"
+            >
+              {running ? t.deployments.stopFirst : t.deployments.verbs.delete}
+            </Menu.Item>
+          </>
+        )}
+      </ObjectMenu>
       {verb && (
         <ChangeModal deployment={deployment} verb={verb} onClose={() => setVerb(null)} onDeleted={deleted} />
       )}

@@ -1,7 +1,8 @@
-import { ActionIcon, Menu } from "@mantine/core";
-import { IconBarrierBlock, IconDots, IconLockOpen, IconTransferOut, IconTrash } from "@tabler/icons-react";
+import { Menu } from "@mantine/core";
+import { IconBarrierBlock, IconLockOpen, IconTransferOut, IconTrash } from "@tabler/icons-react";
 import { useState } from "react";
 import type { Node } from "../../api/fleet";
+import { ObjectMenu } from "../../components/ObjectMenu";
 import type { NodeVerb } from "../../hooks/useNodes";
 import { t } from "../../i18n";
 import { NodeChange } from "./NodeChange";
@@ -21,47 +22,35 @@ export function NodeMenu({ node, nodes, onRemoved }: Props) {
   const taken = node.devices.some((device) => device.seats.length > 0);
   return (
     <>
-      <Menu width={200}>
-        <Menu.Target>
-          <ActionIcon
-            variant="subtle"
-            color="gray"
-            aria-label={words.menu(node.name)}
-            data-testid="node-menu"
-          >
-            <IconDots size={17} stroke={1.6} />
-          </ActionIcon>
-        </Menu.Target>
-        <Menu.Dropdown>
-          {node.cordoned ? (
-            <Menu.Item leftSection={<IconLockOpen {...ICON} />} onClick={() => setVerb("uncordon")}>
-              {words.uncordon}
-            </Menu.Item>
-          ) : (
-            <Menu.Item leftSection={<IconBarrierBlock {...ICON} />} onClick={() => setVerb("cordon")}>
-              {words.cordon}
-            </Menu.Item>
-          )}
-          {!node.drain && (
-            <Menu.Item
-              leftSection={<IconTransferOut {...ICON} />}
-              onClick={() => setVerb("drain")}
-              data-testid="drain-node"
-            >
-              {words.drain}
-            </Menu.Item>
-          )}
-          <Menu.Divider />
-          <Menu.Item
-            color="red"
-            disabled={taken}
-            leftSection={<IconTrash {...ICON} />}
-            onClick={() => setVerb("remove")}
-          >
-            {taken ? words.drainFirst : words.remove}
+      <ObjectMenu label={words.menu(node.name)} width={200} testId="node-menu">
+        {node.cordoned ? (
+          <Menu.Item leftSection={<IconLockOpen {...ICON} />} onClick={() => setVerb("uncordon")}>
+            {words.uncordon}
           </Menu.Item>
-        </Menu.Dropdown>
-      </Menu>
+        ) : (
+          <Menu.Item leftSection={<IconBarrierBlock {...ICON} />} onClick={() => setVerb("cordon")}>
+            {words.cordon}
+          </Menu.Item>
+        )}
+        {!node.drain && (
+          <Menu.Item
+            leftSection={<IconTransferOut {...ICON} />}
+            onClick={() => setVerb("drain")}
+            data-testid="drain-node"
+          >
+            {words.drain}
+          </Menu.Item>
+        )}
+        <Menu.Divider />
+        <Menu.Item
+          color="red"
+          disabled={taken}
+          leftSection={<IconTrash {...ICON} />}
+          onClick={() => setVerb("remove")}
+        >
+          {taken ? words.drainFirst : words.remove}
+        </Menu.Item>
+      </ObjectMenu>
       {verb && (
         <NodeChange
           node={node}

@@ -1,8 +1,9 @@
-import { ActionIcon, Menu, VisuallyHidden } from "@mantine/core";
-import { IconBan, IconDots, IconPencil, IconRefresh } from "@tabler/icons-react";
+import { Menu, VisuallyHidden } from "@mantine/core";
+import { IconBan, IconPencil, IconRefresh } from "@tabler/icons-react";
 import type { Key } from "../../api/types";
 import { CopyId } from "../../components/CopyId";
 import type { Column } from "../../components/DataTable";
+import { ObjectMenu } from "../../components/ObjectMenu";
 import { StatePill } from "../../components/StatePill";
 import { TimeAgo } from "../../components/TimeAgo";
 import { t } from "../../i18n";
@@ -31,29 +32,17 @@ function May({ apiKey }: { apiKey: Key }) {
 function KeyMenu({ apiKey, verbs }: { apiKey: Key; verbs: KeyVerbs }) {
   const icon = { size: 15, stroke: 1.6 };
   return (
-    <Menu>
-      <Menu.Target>
-        <ActionIcon
-          variant="subtle"
-          color="gray"
-          aria-label={t.keys.menu(apiKey.name)}
-          data-testid="key-menu"
-        >
-          <IconDots size={16} stroke={1.6} />
-        </ActionIcon>
-      </Menu.Target>
-      <Menu.Dropdown>
-        <Menu.Item leftSection={<IconPencil {...icon} />} onClick={() => verbs.edit(apiKey)}>
-          {t.keys.edit}
-        </Menu.Item>
-        <Menu.Item leftSection={<IconRefresh {...icon} />} onClick={() => verbs.rotate(apiKey)}>
-          {t.keys.rotate}
-        </Menu.Item>
-        <Menu.Item color="red" leftSection={<IconBan {...icon} />} onClick={() => verbs.revoke(apiKey)}>
-          {t.keys.revoke}
-        </Menu.Item>
-      </Menu.Dropdown>
-    </Menu>
+    <ObjectMenu label={t.keys.menu(apiKey.name)} testId="key-menu">
+      <Menu.Item leftSection={<IconPencil {...icon} />} onClick={() => verbs.edit(apiKey)}>
+        {t.keys.edit}
+      </Menu.Item>
+      <Menu.Item leftSection={<IconRefresh {...icon} />} onClick={() => verbs.rotate(apiKey)}>
+        {t.keys.rotate}
+      </Menu.Item>
+      <Menu.Item color="red" leftSection={<IconBan {...icon} />} onClick={() => verbs.revoke(apiKey)}>
+        {t.keys.revoke}
+      </Menu.Item>
+    </ObjectMenu>
   );
 }
 

@@ -1,7 +1,8 @@
-import { ActionIcon, Menu, NativeSelect, VisuallyHidden } from "@mantine/core";
-import { IconDots, IconUserMinus } from "@tabler/icons-react";
+import { Menu, NativeSelect, VisuallyHidden } from "@mantine/core";
+import { IconUserMinus } from "@tabler/icons-react";
 import type { Member, Role } from "../../api/types";
 import type { Column } from "../../components/DataTable";
+import { ObjectMenu } from "../../components/ObjectMenu";
 import { TimeAgo } from "../../components/TimeAgo";
 import { t } from "../../i18n";
 import classes from "./Members.module.css";
@@ -64,27 +65,15 @@ export function memberColumns({ canChange, self, tenants, verbs }: Options): Col
       meta: { end: true },
       cell: ({ row: { original: member } }) =>
         canChange || member.user.id === self ? (
-          <Menu>
-            <Menu.Target>
-              <ActionIcon
-                variant="subtle"
-                color="gray"
-                aria-label={words.menu(nameOf(member))}
-                data-testid="member-menu"
-              >
-                <IconDots size={16} stroke={1.6} />
-              </ActionIcon>
-            </Menu.Target>
-            <Menu.Dropdown>
-              <Menu.Item
-                color="red"
-                leftSection={<IconUserMinus size={15} stroke={1.6} />}
-                onClick={() => verbs.remove(member)}
-              >
-                {member.user.id === self ? words.leave : words.remove}
-              </Menu.Item>
-            </Menu.Dropdown>
-          </Menu>
+          <ObjectMenu label={words.menu(nameOf(member))} testId="member-menu">
+            <Menu.Item
+              color="red"
+              leftSection={<IconUserMinus size={15} stroke={1.6} />}
+              onClick={() => verbs.remove(member)}
+            >
+              {member.user.id === self ? words.leave : words.remove}
+            </Menu.Item>
+          </ObjectMenu>
         ) : null,
     },
   ];

@@ -1,9 +1,10 @@
-import { ActionIcon, Menu } from "@mantine/core";
+import { Menu } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
-import { IconDots, IconPlayerStop, IconRefresh, IconTrash } from "@tabler/icons-react";
+import { IconPlayerStop, IconRefresh, IconTrash } from "@tabler/icons-react";
 import { useState } from "react";
 import type { Model } from "../../api/types";
 import { ConfirmModal } from "../../components/ConfirmModal";
+import { ObjectMenu } from "../../components/ObjectMenu";
 import { useDeleteModel, useSteerModel } from "../../hooks/useModels";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
@@ -36,39 +37,27 @@ export function ModelMenu({ model, used, onDeleted }: Props) {
     });
   return (
     <>
-      <Menu width={220}>
-        <Menu.Target>
-          <ActionIcon
-            variant="subtle"
-            color="gray"
-            aria-label={words.menu(model.name)}
-            data-testid="model-menu"
-          >
-            <IconDots size={17} stroke={1.6} />
-          </ActionIcon>
-        </Menu.Target>
-        <Menu.Dropdown>
-          {model.state === "registering" && (
-            <Menu.Item leftSection={<IconPlayerStop {...ICON} />} onClick={() => setAsked("cancel")}>
-              {words.cancel.action}
-            </Menu.Item>
-          )}
-          {(model.state === "failed" || model.state === "cancelled") && (
-            <Menu.Item leftSection={<IconRefresh {...ICON} />} onClick={tryAgain}>
-              {words.retry.action}
-            </Menu.Item>
-          )}
-          <Menu.Item
-            color="red"
-            disabled={used > 0 || model.state === "registering"}
-            leftSection={<IconTrash {...ICON} />}
-            onClick={() => setAsked("delete")}
-            data-testid="delete-model"
-          >
-            {used > 0 ? words.remove.inUse : words.remove.action}
+      <ObjectMenu label={words.menu(model.name)} width={220} testId="model-menu">
+        {model.state === "registering" && (
+          <Menu.Item leftSection={<IconPlayerStop {...ICON} />} onClick={() => setAsked("cancel")}>
+            {words.cancel.action}
           </Menu.Item>
-        </Menu.Dropdown>
-      </Menu>
+        )}
+        {(model.state === "failed" || model.state === "cancelled") && (
+          <Menu.Item leftSection={<IconRefresh {...ICON} />} onClick={tryAgain}>
+            {words.retry.action}
+          </Menu.Item>
+        )}
+        <Menu.Item
+          color="red"
+          disabled={used > 0 || model.state === "registering"}
+          leftSection={<IconTrash {...ICON} />}
+          onClick={() => setAsked("delete")}
+          data-testid="delete-model"
+        >
+          {used > 0 ? words.remove.inUse : words.remove.action}
+        </Menu.Item>
+      </ObjectMenu>
       {asked && <Ask model={model} what={asked} onClose={() => setAsked(null)} onDeleted={onDeleted} />}
     </>
   );

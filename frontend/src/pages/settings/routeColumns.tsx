@@ -1,7 +1,8 @@
-import { ActionIcon, Menu, VisuallyHidden } from "@mantine/core";
-import { IconDots, IconPencil, IconSend, IconTrash } from "@tabler/icons-react";
+import { Menu, VisuallyHidden } from "@mantine/core";
+import { IconPencil, IconSend, IconTrash } from "@tabler/icons-react";
 import type { AlertRoute } from "../../api/types";
 import type { Column } from "../../components/DataTable";
+import { ObjectMenu } from "../../components/ObjectMenu";
 import { TimeAgo } from "../../components/TimeAgo";
 import { t } from "../../i18n";
 import classes from "./Settings.module.css";
@@ -15,28 +16,21 @@ interface Verbs {
 function RouteMenu({ route, verbs }: { route: AlertRoute; verbs: Verbs }) {
   const words = t.settings.routes;
   return (
-    <Menu>
-      <Menu.Target>
-        <ActionIcon variant="subtle" color="gray" aria-label={words.menu(route.name || route.target)}>
-          <IconDots size={16} stroke={1.6} />
-        </ActionIcon>
-      </Menu.Target>
-      <Menu.Dropdown>
-        <Menu.Item leftSection={<IconSend size={15} stroke={1.6} />} onClick={() => verbs.test(route)}>
-          {words.test}
-        </Menu.Item>
-        <Menu.Item leftSection={<IconPencil size={15} stroke={1.6} />} onClick={() => verbs.edit(route)}>
-          {t.actions.edit}
-        </Menu.Item>
-        <Menu.Item
-          color="red"
-          leftSection={<IconTrash size={15} stroke={1.6} />}
-          onClick={() => verbs.remove(route)}
-        >
-          {t.actions.delete}
-        </Menu.Item>
-      </Menu.Dropdown>
-    </Menu>
+    <ObjectMenu label={words.menu(route.name || route.target)}>
+      <Menu.Item leftSection={<IconSend size={15} stroke={1.6} />} onClick={() => verbs.test(route)}>
+        {words.test}
+      </Menu.Item>
+      <Menu.Item leftSection={<IconPencil size={15} stroke={1.6} />} onClick={() => verbs.edit(route)}>
+        {t.actions.edit}
+      </Menu.Item>
+      <Menu.Item
+        color="red"
+        leftSection={<IconTrash size={15} stroke={1.6} />}
+        onClick={() => verbs.remove(route)}
+      >
+        {t.actions.delete}
+      </Menu.Item>
+    </ObjectMenu>
   );
 }
 

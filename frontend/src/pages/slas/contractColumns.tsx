@@ -1,7 +1,8 @@
-import { ActionIcon, Menu } from "@mantine/core";
-import { IconDotsVertical, IconHistory, IconPencil, IconPlayerStop } from "@tabler/icons-react";
+import { Menu } from "@mantine/core";
+import { IconHistory, IconPencil, IconPlayerStop } from "@tabler/icons-react";
 import type { Contract } from "../../api/types";
 import type { Column } from "../../components/DataTable";
+import { ObjectMenu } from "../../components/ObjectMenu";
 import { StatePill } from "../../components/StatePill";
 import { TimeAgo } from "../../components/TimeAgo";
 import { t } from "../../i18n";
@@ -36,37 +37,25 @@ function ContractMenu({ contract, onEdit, onEnd, onHistory }: Actions & { contra
   const alive = contract.state === "current" || contract.state === "scheduled";
   const open = alive && contract.valid_until === null;
   return (
-    <Menu>
-      <Menu.Target>
-        <ActionIcon
-          variant="subtle"
-          color="gray"
-          aria-label={words.menu(contract.tenant.name, contract.deployment.name)}
-          data-testid="contract-menu"
+    <ObjectMenu label={words.menu(contract.tenant.name, contract.deployment.name)} testId="contract-menu">
+      <Menu.Item leftSection={<IconHistory size={15} />} onClick={() => onHistory(contract)}>
+        {words.history}
+      </Menu.Item>
+      {onEdit && open && (
+        <Menu.Item
+          leftSection={<IconPencil size={15} />}
+          onClick={() => onEdit(contract)}
+          data-testid="edit-contract"
         >
-          <IconDotsVertical size={16} stroke={1.6} />
-        </ActionIcon>
-      </Menu.Target>
-      <Menu.Dropdown>
-        <Menu.Item leftSection={<IconHistory size={15} />} onClick={() => onHistory(contract)}>
-          {words.history}
+          {words.change}
         </Menu.Item>
-        {onEdit && open && (
-          <Menu.Item
-            leftSection={<IconPencil size={15} />}
-            onClick={() => onEdit(contract)}
-            data-testid="edit-contract"
-          >
-            {words.change}
-          </Menu.Item>
-        )}
-        {onEnd && open && (
-          <Menu.Item color="red" leftSection={<IconPlayerStop size={15} />} onClick={() => onEnd(contract)}>
-            {contract.state === "scheduled" ? words.withdraw : words.end}
-          </Menu.Item>
-        )}
-      </Menu.Dropdown>
-    </Menu>
+      )}
+      {onEnd && open && (
+        <Menu.Item color="red" leftSection={<IconPlayerStop size={15} />} onClick={() => onEnd(contract)}>
+          {contract.state === "scheduled" ? words.withdraw : words.end}
+        </Menu.Item>
+      )}
+    </ObjectMenu>
   );
 }
 

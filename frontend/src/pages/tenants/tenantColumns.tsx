@@ -1,8 +1,7 @@
-import { ActionIcon, Menu, VisuallyHidden } from "@mantine/core";
+import { Menu, VisuallyHidden } from "@mantine/core";
 import {
   IconAdjustments,
   IconDatabase,
-  IconDots,
   IconExternalLink,
   IconPlayerPause,
   IconPlayerPlay,
@@ -11,6 +10,7 @@ import type { Tenant } from "../../api/types";
 import type { Column } from "../../components/DataTable";
 import { Hint } from "../../components/Hint";
 import { Meter } from "../../components/Meter";
+import { ObjectMenu } from "../../components/ObjectMenu";
 import { StatePill } from "../../components/StatePill";
 import { TimeAgo } from "../../components/TimeAgo";
 import { t } from "../../i18n";
@@ -55,35 +55,23 @@ function TenantMenu({ tenant, verbs }: { tenant: Tenant; verbs: TenantVerbs }) {
   const words = t.tenants;
   const icon = { size: 15, stroke: 1.6 };
   return (
-    <Menu>
-      <Menu.Target>
-        <ActionIcon
-          variant="subtle"
-          color="gray"
-          aria-label={words.menu(tenant.name)}
-          data-testid="tenant-menu"
-        >
-          <IconDots size={16} stroke={1.6} />
-        </ActionIcon>
-      </Menu.Target>
-      <Menu.Dropdown>
-        <Menu.Item leftSection={<IconExternalLink {...icon} />} onClick={() => verbs.open(tenant)}>
-          {words.open}
-        </Menu.Item>
-        <Menu.Item leftSection={<IconAdjustments {...icon} />} onClick={() => verbs.edit(tenant)}>
-          {words.edit}
-        </Menu.Item>
-        <Menu.Item leftSection={<IconDatabase {...icon} />} onClick={() => verbs.quota(tenant)}>
-          {words.quota}
-        </Menu.Item>
-        <Menu.Item
-          leftSection={tenant.suspended_at ? <IconPlayerPlay {...icon} /> : <IconPlayerPause {...icon} />}
-          onClick={() => verbs.suspend(tenant)}
-        >
-          {tenant.suspended_at ? words.resume : words.suspend}
-        </Menu.Item>
-      </Menu.Dropdown>
-    </Menu>
+    <ObjectMenu label={words.menu(tenant.name)} testId="tenant-menu">
+      <Menu.Item leftSection={<IconExternalLink {...icon} />} onClick={() => verbs.open(tenant)}>
+        {words.open}
+      </Menu.Item>
+      <Menu.Item leftSection={<IconAdjustments {...icon} />} onClick={() => verbs.edit(tenant)}>
+        {words.edit}
+      </Menu.Item>
+      <Menu.Item leftSection={<IconDatabase {...icon} />} onClick={() => verbs.quota(tenant)}>
+        {words.quota}
+      </Menu.Item>
+      <Menu.Item
+        leftSection={tenant.suspended_at ? <IconPlayerPlay {...icon} /> : <IconPlayerPause {...icon} />}
+        onClick={() => verbs.suspend(tenant)}
+      >
+        {tenant.suspended_at ? words.resume : words.suspend}
+      </Menu.Item>
+    </ObjectMenu>
   );
 }
 
