@@ -1,4 +1,4 @@
-import { Skeleton } from "@mantine/core";
+import { Skeleton, VisuallyHidden } from "@mantine/core";
 import {
   type ColumnDef,
   createSortedRowModel,
@@ -10,6 +10,7 @@ import {
   useTable,
 } from "@tanstack/react-table";
 import { type KeyboardEvent, type MouseEvent, type ReactNode, useState } from "react";
+import { t } from "../i18n";
 import classes from "./DataTable.module.css";
 import { SortHead } from "./SortHead";
 
@@ -31,6 +32,14 @@ const features = tableFeatures({
 });
 
 export type Column<Row extends object> = ColumnDef<typeof features, Row, unknown>;
+
+/** The last column, of menus and buttons: its head is for screen readers only. */
+export const ACTIONS = {
+  id: "actions",
+  header: () => <VisuallyHidden>{t.actions.column}</VisuallyHidden>,
+  enableSorting: false,
+  meta: { end: true },
+} as const;
 
 interface Props<Row extends object> {
   rows: Row[] | undefined;

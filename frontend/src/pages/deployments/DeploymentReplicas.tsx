@@ -1,10 +1,9 @@
-import { VisuallyHidden } from "@mantine/core";
 import { IconCpu } from "@tabler/icons-react";
 import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import type { Deployment, Replica } from "../../api/types";
 import { CopyId } from "../../components/CopyId";
-import { type Column, DataTable } from "../../components/DataTable";
+import { ACTIONS, type Column, DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
 import { Panel } from "../../components/Panel";
@@ -160,10 +159,7 @@ const COLUMNS: Column<Replica>[] = [
     cell: ({ row }) => <TimeAgo at={row.original.created_at} />,
   },
   {
-    id: "logs",
-    header: () => <VisuallyHidden>{t.actions.column}</VisuallyHidden>,
-    enableSorting: false,
-    meta: { end: true },
+    ...ACTIONS,
     cell: ({ row }) => <Links replica={row.original} />,
   },
 ];

@@ -1,7 +1,6 @@
-import { VisuallyHidden } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import type { Deployment } from "../../api/types";
-import type { Column } from "../../components/DataTable";
+import { ACTIONS, type Column } from "../../components/DataTable";
 import { StatePill } from "../../components/StatePill";
 import { TimeAgo } from "../../components/TimeAgo";
 import { useScope } from "../../hooks/useScope";
@@ -108,10 +107,7 @@ const REST: Column<Deployment>[] = [
     cell: ({ row }) => <TimeAgo at={row.original.created_at} />,
   },
   {
-    id: "menu",
-    header: () => <VisuallyHidden>{t.actions.column}</VisuallyHidden>,
-    enableSorting: false,
-    meta: { end: true },
+    ...ACTIONS,
     cell: ({ row }) => <DeploymentMenu deployment={row.original} />,
   },
 ];

@@ -1,8 +1,8 @@
-import { Menu, VisuallyHidden } from "@mantine/core";
+import { Menu } from "@mantine/core";
 import { IconBan, IconPencil, IconRefresh } from "@tabler/icons-react";
 import type { Key } from "../../api/types";
 import { CopyId } from "../../components/CopyId";
-import type { Column } from "../../components/DataTable";
+import { ACTIONS, type Column } from "../../components/DataTable";
 import { ObjectMenu } from "../../components/ObjectMenu";
 import { StatePill } from "../../components/StatePill";
 import { TimeAgo } from "../../components/TimeAgo";
@@ -100,9 +100,7 @@ export function keyColumns(verbs: KeyVerbs): Column<Key>[] {
       ),
     },
     {
-      id: "actions",
-      header: () => <VisuallyHidden>{t.actions.column}</VisuallyHidden>,
-      meta: { end: true },
+      ...ACTIONS,
       cell: ({ row: { original: key } }) =>
         verbs.mayChange(key) && !key.revoked_at ? <KeyMenu apiKey={key} verbs={verbs} /> : null,
     },

@@ -1,7 +1,7 @@
-import { Menu, NativeSelect, VisuallyHidden } from "@mantine/core";
+import { Menu, NativeSelect } from "@mantine/core";
 import { IconUserMinus } from "@tabler/icons-react";
 import type { Member, Role } from "../../api/types";
-import type { Column } from "../../components/DataTable";
+import { ACTIONS, type Column } from "../../components/DataTable";
 import { ObjectMenu } from "../../components/ObjectMenu";
 import { TimeAgo } from "../../components/TimeAgo";
 import { t } from "../../i18n";
@@ -60,9 +60,7 @@ export function memberColumns({ canChange, self, tenants, verbs }: Options): Col
       cell: ({ row }) => <TimeAgo at={row.original.created_at} />,
     },
     {
-      id: "actions",
-      header: () => <VisuallyHidden>{t.actions.column}</VisuallyHidden>,
-      meta: { end: true },
+      ...ACTIONS,
       cell: ({ row: { original: member } }) =>
         canChange || member.user.id === self ? (
           <ObjectMenu label={words.menu(nameOf(member))} testId="member-menu">

@@ -1,7 +1,7 @@
-import { Button, VisuallyHidden } from "@mantine/core";
+import { Button } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import type { Model } from "../../api/types";
-import type { Column } from "../../components/DataTable";
+import { ACTIONS, type Column } from "../../components/DataTable";
 import { Hint } from "../../components/Hint";
 import { StatePill } from "../../components/StatePill";
 import { useScope } from "../../hooks/useScope";
@@ -153,10 +153,7 @@ export function modelColumns(used: (model: Model) => number): Column<Model>[] {
       cell: ({ row }) => integer(used(row.original)),
     },
     {
-      id: "actions",
-      header: () => <VisuallyHidden>{t.actions.column}</VisuallyHidden>,
-      enableSorting: false,
-      meta: { end: true },
+      ...ACTIONS,
       cell: ({ row }) => <Actions model={row.original} used={used(row.original)} />,
     },
   ];

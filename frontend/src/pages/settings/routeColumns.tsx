@@ -1,7 +1,7 @@
-import { Menu, VisuallyHidden } from "@mantine/core";
+import { Menu } from "@mantine/core";
 import { IconPencil, IconSend, IconTrash } from "@tabler/icons-react";
 import type { AlertRoute } from "../../api/types";
-import type { Column } from "../../components/DataTable";
+import { ACTIONS, type Column } from "../../components/DataTable";
 import { ObjectMenu } from "../../components/ObjectMenu";
 import { TimeAgo } from "../../components/TimeAgo";
 import { t } from "../../i18n";
@@ -83,10 +83,7 @@ export function routeColumns(verbs: Verbs): Column<AlertRoute>[] {
       cell: ({ row }) => <Delivery route={row.original} />,
     },
     {
-      id: "actions",
-      header: () => <VisuallyHidden>{t.actions.column}</VisuallyHidden>,
-      enableSorting: false,
-      meta: { end: true },
+      ...ACTIONS,
       cell: ({ row }) => <RouteMenu route={row.original} verbs={verbs} />,
     },
   ];

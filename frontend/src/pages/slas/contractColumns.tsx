@@ -1,7 +1,7 @@
 import { Menu } from "@mantine/core";
 import { IconHistory, IconPencil, IconPlayerStop } from "@tabler/icons-react";
 import type { Contract } from "../../api/types";
-import type { Column } from "../../components/DataTable";
+import { ACTIONS, type Column } from "../../components/DataTable";
 import { ObjectMenu } from "../../components/ObjectMenu";
 import { StatePill } from "../../components/StatePill";
 import { TimeAgo } from "../../components/TimeAgo";
@@ -116,9 +116,7 @@ export function contractColumns(actions: Actions): Column<Contract>[] {
       cell: ({ row }) => <TimeAgo at={row.original.valid_from} />,
     },
     {
-      id: "actions",
-      header: () => <span className="visually-hidden">{t.actions.column}</span>,
-      meta: { end: true },
+      ...ACTIONS,
       cell: ({ row }) => <ContractMenu contract={row.original} {...actions} />,
     },
   ];

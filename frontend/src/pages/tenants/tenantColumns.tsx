@@ -1,4 +1,4 @@
-import { Menu, VisuallyHidden } from "@mantine/core";
+import { Menu } from "@mantine/core";
 import {
   IconAdjustments,
   IconDatabase,
@@ -7,7 +7,7 @@ import {
   IconPlayerPlay,
 } from "@tabler/icons-react";
 import type { Tenant } from "../../api/types";
-import type { Column } from "../../components/DataTable";
+import { ACTIONS, type Column } from "../../components/DataTable";
 import { Hint } from "../../components/Hint";
 import { Meter } from "../../components/Meter";
 import { ObjectMenu } from "../../components/ObjectMenu";
@@ -117,9 +117,7 @@ export function tenantColumns(verbs: TenantVerbs): Column<Tenant>[] {
       cell: ({ row }) => <TimeAgo at={row.original.created_at} />,
     },
     {
-      id: "actions",
-      header: () => <VisuallyHidden>{t.actions.column}</VisuallyHidden>,
-      meta: { end: true },
+      ...ACTIONS,
       cell: ({ row }) => <TenantMenu tenant={row.original} verbs={verbs} />,
     },
   ];
