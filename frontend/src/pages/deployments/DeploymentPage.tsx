@@ -1,7 +1,8 @@
 import { Button, Skeleton } from "@mantine/core";
-import { IconArrowLeft, IconMessage, IconRoute } from "@tabler/icons-react";
+import { IconMessage, IconRoute } from "@tabler/icons-react";
 import { Link, useParams } from "@tanstack/react-router";
 import type { Deployment } from "../../api/types";
+import { BackLink } from "../../components/BackLink";
 import { Loaded } from "../../components/Loaded";
 import { PageHeader } from "../../components/PageHeader";
 import { Panel } from "../../components/Panel";
@@ -32,14 +33,10 @@ const SKELETON = (
 
 export function DeploymentPage() {
   const { id } = useParams({ from: "/t/$scope/deployments/$id" });
-  const { current } = useScope();
   const found = useDeployment(id);
   return (
     <>
-      <Link className={classes.back} to="/t/$scope/deployments" params={{ scope: current?.slug ?? "" }}>
-        <IconArrowLeft size={14} aria-hidden="true" />
-        {t.deployments.title}
-      </Link>
+      <BackLink to="/t/$scope/deployments">{t.deployments.title}</BackLink>
       <Loaded query={found} skeleton={SKELETON}>
         {(deployment) => <Shown deployment={deployment} />}
       </Loaded>

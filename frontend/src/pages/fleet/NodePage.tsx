@@ -1,12 +1,13 @@
 import { Skeleton } from "@mantine/core";
-import { IconArrowLeft, IconCpu } from "@tabler/icons-react";
-import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { IconCpu } from "@tabler/icons-react";
+import { useNavigate, useParams } from "@tanstack/react-router";
 import { useMemo } from "react";
 import type { Node } from "../../api/fleet";
+import { BackLink } from "../../components/BackLink";
 import { DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
-import { ErrorState } from "../../components/ErrorState";
 import { Hint } from "../../components/Hint";
+import { Loaded } from "../../components/Loaded";
 import { PageHeader } from "../../components/PageHeader";
 import { Panel } from "../../components/Panel";
 import { TimeAgo } from "../../components/TimeAgo";
@@ -24,41 +25,33 @@ import { NodeFacts, NodePill } from "./NodeFacts";
 import { NodeMenu } from "./NodeMenu";
 import { nodeState } from "./nodeState";
 
+const SKELETON = (
+  <>
+    <Skeleton height={34} width={220} mb="lg" />
+    <Skeleton height={64} mb="lg" />
+    <Skeleton height={260} />
+  </>
+);
+
 export function NodePage() {
   const { id } = useParams({ from: "/t/$scope/fleet/$id" });
-  const navigate = useNavigate({ from: "/t/$scope/fleet/$id" });
-  const { current } = useScope();
-  const scope = current?.slug ?? "";
   const found = useNode(id);
-  const all = useNodes();
-  const node = found.data;
-  const back = (
-    <Link className={classes.back} to="/t/$scope/fleet" params={{ scope }}>
-      <IconArrowLeft size={14} aria-hidden="true" />
-      {t.fleet.back}
-    </Link>
-  );
-  if (!node) {
-    return (
-      <>
-        {back}
-        {found.error ? (
-          <Panel>
-            <ErrorState error={found.error} retry={() => found.refetch()} />
-          </Panel>
-        ) : (
-          <>
-            <Skeleton height={34} width={220} mb="lg" />
-            <Skeleton height={64} mb="lg" />
-            <Skeleton height={260} />
-          </>
-        )}
-      </>
-    );
-  }
   return (
     <>
-      {back}
+      <BackLink to="/t/$scope/fleet">{t.fleet.back}</BackLink>
+      <Loaded query={found} skeleton={SKELETON}>
+        {(node) => <Shown node={node} />}
+      </Loaded>
+    </>
+  );
+}
+
+function Shown({ node }: { node: Node }) {
+  const navigate = useNavigate({ from: "/t/$scope/fleet/$id" });
+  const { current } = useScope();
+  const all = useNodes();
+  return (
+    <>
       <PageHeader
         title={
           <>
@@ -71,7 +64,7 @@ export function NodePage() {
         <NodeMenu
           node={node}
           nodes={all.data ?? [node]}
-          onRemoved={() => navigate({ to: "/t/$scope/fleet", params: { scope } })}
+          onRemoved={() => navigate({ to: "/t/$scope/fleet", params: { scope: current?.slug ?? "" } })}
         />
       </PageHeader>
       {nodeState(node) === "silent" && <p className={classes.notice}>{t.fleet.node.silentText}</p>}

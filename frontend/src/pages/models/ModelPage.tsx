@@ -1,11 +1,12 @@
 import { Button, Skeleton, Stack, Tabs } from "@mantine/core";
-import { IconArrowLeft, IconRocket, IconStack2 } from "@tabler/icons-react";
+import { IconRocket, IconStack2 } from "@tabler/icons-react";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
 import type { Model } from "../../api/types";
+import { BackLink } from "../../components/BackLink";
 import { DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
-import { ErrorState } from "../../components/ErrorState";
+import { Loaded } from "../../components/Loaded";
 import { PageHeader } from "../../components/PageHeader";
 import { Panel } from "../../components/Panel";
 import { StatePill } from "../../components/StatePill";
@@ -27,44 +28,40 @@ import { Refused } from "./Watched";
 const TABS = ["fit", "files", "deployments"] as const;
 type Tab = (typeof TABS)[number];
 
+const SKELETON = (
+  <>
+    <Skeleton height={34} width={260} mb="lg" />
+    <Skeleton height={120} mb="lg" />
+    <Skeleton height={240} />
+  </>
+);
+
 export function ModelPage() {
   const { id } = useParams({ from: "/t/$scope/models/$id" });
+  const found = useModel(id);
+  return (
+    <>
+      <BackLink to="/t/$scope/models">{t.models.back}</BackLink>
+      <Loaded query={found} skeleton={SKELETON}>
+        {(model) => <Shown model={model} />}
+      </Loaded>
+    </>
+  );
+}
+
+function Shown({ model }: { model: Model }) {
   const search = useSearch({ from: "/t/$scope/models/$id" });
   const navigate = useNavigate({ from: "/t/$scope/models/$id" });
   const { current, canChange } = useScope();
   const scope = current?.slug ?? "";
-  const found = useModel(id);
   const deployments = useDeployments(current?.tenant);
-  const using = useMemo(() => deployments.data?.filter((d) => d.model.id === id), [deployments.data, id]);
-  const model = found.data;
-  const tab: Tab = TABS.find((one) => one === search.tab) ?? "fit";
-  const back = (
-    <Link className={classes.back} to="/t/$scope/models" params={{ scope }}>
-      <IconArrowLeft size={14} aria-hidden="true" />
-      {t.models.back}
-    </Link>
+  const using = useMemo(
+    () => deployments.data?.filter((d) => d.model.id === model.id),
+    [deployments.data, model.id],
   );
-  if (!model) {
-    return (
-      <>
-        {back}
-        {found.error ? (
-          <Panel>
-            <ErrorState error={found.error} retry={() => found.refetch()} />
-          </Panel>
-        ) : (
-          <>
-            <Skeleton height={34} width={260} mb="lg" />
-            <Skeleton height={120} mb="lg" />
-            <Skeleton height={240} />
-          </>
-        )}
-      </>
-    );
-  }
+  const tab: Tab = TABS.find((one) => one === search.tab) ?? "fit";
   return (
     <>
-      {back}
       <PageHeader
         title={
           <>
@@ -79,7 +76,7 @@ export function ModelPage() {
         {canChange && model.state === "ready" && (
           <Button
             component={Link}
-            to={`/t/${scope}/deployments?create=true&of=${id}`}
+            to={`/t/${scope}/deployments?create=true&of=${model.id}`}
             leftSection={<IconRocket size={16} stroke={1.6} />}
             data-testid="deploy-model"
           >
