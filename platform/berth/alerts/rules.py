@@ -22,6 +22,7 @@ from berth.alerts.thresholds import Thresholds
 from berth.deployments.models import Deployment, Replica, ReplicaState
 from berth.fleet.models import Node, Seat
 from berth.slas.models import Contract
+from berth.slas.selectors import in_force
 from berth.tenants.models import CapacityQuota
 
 HOLD_NODE = timedelta(seconds=20)
@@ -52,8 +53,7 @@ def evaluate(now: datetime, limits: Thresholds) -> list[Condition]:
 
 def _contracts(now: datetime) -> list[Contract]:
     """Those in force."""
-    in_force = Q(valid_from__lte=now) & (Q(valid_until=None) | Q(valid_until__gt=now))
-    rows = Contract.objects.for_platform().filter(in_force, tenant__suspended_at=None)
+    rows = in_force(Contract.objects.for_platform(), now).filter(tenant__suspended_at=None)
     return list(rows.select_related("tenant", "deployment", "service_class"))
 
 

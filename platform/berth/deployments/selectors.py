@@ -22,6 +22,7 @@ from berth.deployments.models import ENDED_STATES, Deployment, DesiredState, Rep
 from berth.deployments.platform import NAME
 from berth.live import names
 from berth.slas.models import Contract
+from berth.slas.selectors import lasts_beyond
 from berth.tenants.models import PLATFORM_TENANT, Tenant
 
 log = logging.getLogger(__name__)
@@ -52,8 +53,8 @@ def deployments(scope: Scope) -> ScopedQuerySet:
     recent = Replica.objects.for_platform().filter(Q(ended_at=None) | Q(ended_at__gte=timezone.now() - RECENT))
     rows = Deployment.objects.for_platform()
     if scope.tenant_ids is not None:
-        open_ones = Q(valid_until=None) | Q(valid_until__gt=timezone.now())
-        granted = Contract.objects.for_tenants(scope.tenant_ids).filter(open_ones).values("deployment_id")
+        open_ones = Contract.objects.for_tenants(scope.tenant_ids).filter(lasts_beyond(timezone.now()))
+        granted = open_ones.values("deployment_id")
         rows = rows.filter(Q(tenant_id__in=scope.tenant_ids) | Q(id__in=granted))
     rows = rows.select_related("tenant", "model", "service_class")
     return rows.prefetch_related(Prefetch("replicas", queryset=recent.order_by("-id"), to_attr="recent"))

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Max, Q
+from django.db.models import Max
 from django.utils import timezone
 
 from berth.audit.services import changes, record
@@ -22,6 +22,7 @@ from berth.core.notify import changed
 from berth.core.version import raise_version
 from berth.deployments.models import Deployment
 from berth.slas.models import Contract, ServiceClass
+from berth.slas.selectors import lasts_beyond
 from berth.tenants.models import Tenant
 
 LIMITS = (
@@ -51,7 +52,7 @@ def grant_contract(
     _check_name_is_free(tenant, deployment)
     versions = Contract.objects.for_tenant(tenant.id).filter(deployment=deployment)
     taken = Conflict(f"{tenant.name} has a contract on {deployment.name!r}; change that one", field="deployment")
-    if versions.filter(_lasts_beyond(starts)).exists():
+    if versions.filter(lasts_beyond(starts)).exists():
         raise taken
     last = versions.aggregate(last=Max("version"))["last"] or 0
     try:
@@ -160,7 +161,7 @@ def renew_for_class(*, service_class: ServiceClass, actor: str) -> int:
     now = timezone.now()
     rows = (
         Contract.objects.for_platform()
-        .filter(Q(valid_until=None) | Q(valid_until__gt=now), service_class=service_class)
+        .filter(lasts_beyond(now), service_class=service_class)
         .select_for_update(of=("self",))
         .order_by("id")
     )
@@ -186,7 +187,7 @@ def follow_deployment(*, deployment: Deployment, former: ServiceClass, actor: st
     of its own keeps that.
     """
     now = timezone.now()
-    rows = Contract.objects.for_tenant(deployment.tenant_id).filter(_lasts_beyond(now), deployment=deployment)
+    rows = Contract.objects.for_tenant(deployment.tenant_id).filter(lasts_beyond(now), deployment=deployment)
     new = deployment.service_class
     for old in rows.select_for_update(of=("self",)).select_related("service_class").order_by("version"):
         before, row = {"service_class": old.service_class, "version": old.version}, old
@@ -249,10 +250,6 @@ def _has_ended(old: Contract) -> Conflict:
     return Conflict(f"Version {old.version} of this contract ended at {until}")
 
 
-def _lasts_beyond(moment: datetime) -> Q:
-    return Q(valid_until=None) | Q(valid_until__gt=moment)
-
-
 def _versions(contract: Contract) -> Any:
     return Contract.objects.for_tenant(contract.tenant_id).filter(deployment_id=contract.deployment_id)
 
@@ -294,7 +291,7 @@ def _check_name_is_free(tenant: Tenant, deployment: Deployment) -> None:
         Deployment.objects.for_tenant(tenant.id).filter(name=deployment.name).exists()
     )
     contracts = Contract.objects.for_tenant(tenant.id).filter(
-        _lasts_beyond(timezone.now()), deployment__name=deployment.name
+        lasts_beyond(timezone.now()), deployment__name=deployment.name
     )
     if same_name or contracts.exclude(deployment=deployment).exists():
         raise Conflict(f"{tenant.name} already has a model named {deployment.name!r}", field="deployment")

@@ -20,8 +20,13 @@ def contracts(scope: Scope) -> ScopedQuerySet:
     return scope.of(Contract.objects).select_related("service_class", "deployment", "tenant")
 
 
+def lasts_beyond(moment: datetime) -> Q:
+    """Contracts that are not over then: in force, or to come."""
+    return Q(valid_until=None) | Q(valid_until__gt=moment)
+
+
 def in_force(rows: ScopedQuerySet, now: datetime) -> ScopedQuerySet:
-    return rows.filter(Q(valid_until=None) | Q(valid_until__gt=now), valid_from__lte=now)
+    return rows.filter(lasts_beyond(now), valid_from__lte=now)
 
 
 def next_turn(rows: ScopedQuerySet, now: datetime) -> datetime | None:

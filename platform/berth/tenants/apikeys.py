@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
 from django.utils import timezone
 
 from berth.audit.services import changes, record
@@ -16,6 +15,7 @@ from berth.core.notify import changed
 from berth.core.version import raise_version
 from berth.deployments.models import Deployment
 from berth.slas.models import Contract
+from berth.slas.selectors import lasts_beyond
 from berth.tenants import keys
 from berth.tenants.models import ApiKey, KeyScope, Tenant, User, inference_only
 
@@ -178,9 +178,7 @@ def _checked_deployments(tenant_id: str, ids: Sequence[str], held: Sequence[str]
     new = set(wanted) - set(held)
     if new:
         own = Deployment.objects.for_tenant(tenant_id).filter(id__in=new).values_list("id", flat=True)
-        granted = Contract.objects.for_tenant(tenant_id).filter(
-            Q(valid_until=None) | Q(valid_until__gt=timezone.now()), deployment_id__in=new
-        )
+        granted = Contract.objects.for_tenant(tenant_id).filter(lasts_beyond(timezone.now()), deployment_id__in=new)
         unknown = new - set(own) - set(granted.values_list("deployment_id", flat=True))
         if unknown:
             raise Invalid(f"There is no deployment {min(unknown)!r} of this tenant's", field="deployments")
