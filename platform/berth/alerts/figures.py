@@ -53,11 +53,7 @@ class Use:
 
 def recent_counts(now: datetime) -> dict[str, dict[Cell, Counts]]:
     """By window, by (tenant, deployment); one pass over six hours of minutes."""
-    columns = ", ".join(
-        f"SUM(COALESCE((\"window\"->>'{what}')::bigint, 0)) FILTER (WHERE minute > %s)"
-        for _ in WINDOWS
-        for what in ("offered", "good")
-    )
+    columns = ", ".join(f"SUM({what}) FILTER (WHERE minute > %s)" for _ in WINDOWS for what in ("offered", "good"))
     starts = [now - length for length in WINDOWS.values() for _ in range(2)]
     query = (
         f"SELECT tenant_id, deployment_id, {columns} FROM metering_goodputminute "  # noqa: S608 - names of our own
@@ -124,8 +120,7 @@ def budget_counts(now: datetime, days: int) -> dict[Cell, Counts]:
 
 def _budget_rows(since: datetime) -> list[list[Any]]:
     query = (
-        "SELECT tenant_id, deployment_id, SUM(COALESCE((\"window\"->>'offered')::bigint, 0)), "
-        "SUM(COALESCE((\"window\"->>'good')::bigint, 0)) FROM metering_goodputminute "
+        "SELECT tenant_id, deployment_id, SUM(offered), SUM(good) FROM metering_goodputminute "
         "WHERE minute > %s AND replica_id = '' AND deployment_id <> '' GROUP BY 1, 2"
     )
     return [[t, d, int(offered), int(good)] for t, d, offered, good in _rows(query, [since])]

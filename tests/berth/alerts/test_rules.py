@@ -41,6 +41,8 @@ def minute(deployment: Deployment, ago: timedelta, **window: Any) -> None:
         deployment_id=deployment.id,
         class_name="chat",
         window=window,
+        offered=window.get("offered", 0),
+        good=window.get("good", 0),
     )
 
 
