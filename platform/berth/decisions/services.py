@@ -32,10 +32,12 @@ class Taken:
 @transaction.atomic
 def record_decisions(*, taken: Iterable[Taken], now: datetime) -> list[Decision]:
     """One row each. A refusal of the same deployment for the same reason only counts up. Returns the new rows."""
-    rows = [_row(one, now) for one in taken]
-    refusals = {row.deployment_id: row for row in rows if row.kind == DecisionKind.REFUSE}
+    taken = list(taken)
+    refusals = {one.planned.deployment: one.planned for one in taken if one.planned.kind == DecisionKind.REFUSE}
     known = _repeat(refusals, now) if refusals else set()
-    fresh = [row for row in rows if row.kind != DecisionKind.REFUSE or row.deployment_id not in known]
+    # A tick finds the same refusals again: only of what is new are the candidates written out.
+    new = [one for one in taken if one.planned.kind != DecisionKind.REFUSE or one.planned.deployment not in known]
+    fresh = [_row(one, now) for one in new]
     Decision.objects.bulk_create(fresh)
     for row in fresh:
         changed("decision", row.id, row.tenant_id)
@@ -48,7 +50,7 @@ def forget_decisions(*, before: datetime) -> int:
     return deleted
 
 
-def _repeat(refusals: Mapping[str, Decision], now: datetime) -> set[str]:
+def _repeat(refusals: Mapping[str, Planned], now: datetime) -> set[str]:
     """The deployments whose last decision is this very refusal; that one is counted up."""
     same: dict[str, str] = {}
     latest = Decision.objects.for_platform().filter(deployment_id__in=refusals, at__gt=now - timedelta(days=1))
