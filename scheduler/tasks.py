@@ -87,8 +87,7 @@ def _nodes() -> tuple[plan.Node, ...]:
     used = Counter(SliceUnit.objects.values_list("gpu_id", flat=True))
     devices: dict[str, list[plan.Device]] = {}
     for gpu in Gpu.objects.filter(present=True).order_by("index", "id"):
-        label = f"{'cpu' if gpu.kind == 'cpu' else 'gpu'}-{gpu.index}"
-        device = plan.Device(gpu.id, label, gpu.memory_bytes, max(1, gpu.units), used[gpu.id])
+        device = plan.Device(gpu.id, gpu.label, gpu.memory_bytes, max(1, gpu.units), used[gpu.id])
         if device.memory_bytes > 0:
             devices.setdefault(gpu.node_id, []).append(device)
     return tuple(

@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models import Avg, Max
 from django.utils import timezone
 
-from berth.fleet.models import Gpu, GpuMinute
+from berth.fleet.models import HEARD_WITHIN, Gpu, GpuMinute
 
 MOST_MINUTES = 30 * 24 * 60
 # More points than a chart is wide say nothing.
@@ -50,7 +50,7 @@ class Point:
 
 def sample(now: datetime) -> None:
     """Adds what every device shows at ``now`` to its minute. One statement, whatever the size of the fleet."""
-    values = {"minute": now.replace(second=0, microsecond=0), "heard_since": now - timedelta(seconds=15)}
+    values = {"minute": now.replace(second=0, microsecond=0), "heard_since": now - HEARD_WITHIN}
     with connection.cursor() as cursor:
         cursor.execute(_SAMPLE, values)
 

@@ -7,9 +7,15 @@ Seat     one replica's place on a slice; provisioned time runs from its creation
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.db import models
+from django.utils import timezone
 
 from berth.core.ids import IdFactory
+
+# An agent reports every second; one that was silent for longer is not connected.
+HEARD_WITHIN = timedelta(seconds=15)
 
 
 class Provider(models.TextChoices):
@@ -43,6 +49,10 @@ class Node(models.Model):
     last_seen_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
+    @property
+    def online(self) -> bool:
+        return self.last_seen_at is not None and self.last_seen_at > timezone.now() - HEARD_WITHIN
+
 
 class Gpu(models.Model):
     """One device. On a CPU node the device is the node."""
@@ -64,6 +74,11 @@ class Gpu(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["node", "uuid"], name="one_row_a_device")]
+
+    @property
+    def label(self) -> str:
+        """As people call it on its node: cpu-0, gpu-3."""
+        return f"{'cpu' if self.kind == 'cpu' else 'gpu'}-{self.index}"
 
 
 class GpuMinute(models.Model):

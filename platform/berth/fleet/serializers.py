@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
-from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from berth.fleet.models import Gpu, Node, Seat, Slice
 
-# An agent reports every second.
-OFFLINE_AFTER = timedelta(seconds=15)
 DRAIN_STATES = ("replacing", "blocked", "ending", "done")
 MOVE_STATES = ("serving", "waiting", "ending")
 
@@ -131,7 +127,7 @@ class DrainSerializer(serializers.Serializer[Any]):
 
 
 class NodeSerializer(serializers.ModelSerializer[Node]):
-    online = serializers.SerializerMethodField()
+    online = serializers.BooleanField(read_only=True)
     drain = DrainSerializer(allow_null=True)
     devices = GpuSerializer(many=True, source="gpus")
 
@@ -142,9 +138,6 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
             "online", "generation", "observed_generation", "connected_at", "last_seen_at", "created_at", "devices",
         ]  # fmt: skip
         read_only_fields = fields
-
-    def get_online(self, node: Node) -> bool:
-        return node.last_seen_at is not None and node.last_seen_at > timezone.now() - OFFLINE_AFTER
 
 
 class NodeCreateSerializer(serializers.Serializer[Node]):

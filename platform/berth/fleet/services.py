@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
 
 from django.db import IntegrityError, transaction
 from django.db.models import F
@@ -19,9 +18,6 @@ from berth.fleet.models import Gpu, Node, SliceUnit
 from berth.fleet.seats import release_seat, reserve_seat
 from berth.fleet.tokens import new_token, token_digest
 from gpuruntime import protocol
-
-# A node heard within this time is connected.
-HEARD = timedelta(seconds=15)
 
 __all__ = [
     "cordon_node",
@@ -107,7 +103,7 @@ def delete_node(*, node: Node, actor: str) -> None:
     if here:
         way_out = "drain it first" if row.drain_requested_at is None else "wait until its drain is done"
         raise Conflict(f"{here} replica{'s' * (here > 1)} still on {row.name}: {way_out}", code="in_use")
-    if not row.cordoned and row.last_seen_at is not None and row.last_seen_at > timezone.now() - HEARD:
+    if not row.cordoned and row.online:
         raise Conflict(f"{row.name} is connected and takes replicas: cordon or drain it first", code="in_use")
     record(actor=actor, action="node.delete", obj=row, before={"name": row.name, "address": row.address})
     changed("node", row.id)

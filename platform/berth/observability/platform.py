@@ -163,7 +163,7 @@ def _devices() -> Iterator[Metric]:
         family = GaugeMetricFamily(name, text, labels=labels)
         for gpu in rows:
             if (value := of(gpu)) is not None:
-                family.add_metric([gpu.node.name, f"{'cpu' if gpu.kind == 'cpu' else 'gpu'}-{gpu.index}"], value)
+                family.add_metric([gpu.node.name, gpu.label], value)
         yield family
 
 
