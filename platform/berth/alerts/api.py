@@ -23,9 +23,7 @@ from berth.alerts.serializers import (
 )
 from berth.api.views import TenantFilter, TenantViewSet, person
 from berth.core.errors import Forbidden
-from berth.core.scoping import Scope
 from berth.tenants.models import Role
-from berth.tenants.selectors import scope_with_role
 
 
 class AlertFilter(TenantFilter):
@@ -60,13 +58,8 @@ class RouteView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[
     search_fields = ("name", "target")
     ordering_fields = ("name", "kind", "created_at", "updated_at")
     filterset_class = RouteFilter
+    readers = Role.ADMIN
     roles = {"partial_update": Role.ADMIN, "destroy": Role.ADMIN, "test": Role.ADMIN}
-
-    @property
-    def scope(self) -> Scope:
-        if self.fake:
-            return Scope(())
-        return scope_with_role(person(self.request), Role.ADMIN, self.request.query_params.get("tenant") or None)
 
     def get_queryset(self) -> Any:
         return selectors.routes(self.scope)

@@ -16,7 +16,7 @@ from berth.api.writes import SAFE, CarefulWrites
 from berth.core.errors import Forbidden, Invalid, NotFound
 from berth.core.scoping import Scope
 from berth.tenants.models import Role, Tenant, User
-from berth.tenants.selectors import at_least, role_in, scope_of, tenants_of
+from berth.tenants.selectors import at_least, role_in, scope_of, scope_with_role, tenants_of
 
 ID = r"[a-z]{3}_[0-9a-z]{26}"
 Row = TypeVar("Row", bound=models.Model)
@@ -140,13 +140,19 @@ class TenantViewSet(BerthViewSet[Row]):
     """Rows of tenants. An id from a request is looked up among what the person may see, so a foreign one is 404."""
 
     roles: ClassVar[dict[str, str]] = {}
+    readers: ClassVar[str | None] = None
     permission_classes = [IsAuthenticated, OperatorWrites, RoleAllows]
 
     @property
     def scope(self) -> Scope:
+        """Whose rows: of the tenant that is asked for, or of all where the person has the role ``readers``."""
+        return self.scope_for(self.readers)
+
+    def scope_for(self, least: str | None) -> Scope:
         if self.fake:
             return Scope(())
-        return scope_of(person(self.request), self.request.query_params.get("tenant") or None)
+        user, tenant_id = person(self.request), self.request.query_params.get("tenant") or None
+        return scope_of(user, tenant_id) if least is None else scope_with_role(user, least, tenant_id)
 
     def tenant_for(self, tenant_id: str, least: str) -> Tenant:
         """The tenant that a body names, when the person has the role there."""

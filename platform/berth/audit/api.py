@@ -7,12 +7,10 @@ from typing import Any
 import django_filters
 from rest_framework import mixins, serializers
 
-from berth.api.views import TenantFilter, TenantViewSet, person
+from berth.api.views import TenantFilter, TenantViewSet
 from berth.audit import selectors
 from berth.audit.models import AuditEvent
-from berth.core.scoping import Scope
 from berth.tenants.models import Role
-from berth.tenants.selectors import scope_with_role
 
 
 class AuditEventSerializer(serializers.ModelSerializer[AuditEvent]):
@@ -45,12 +43,7 @@ class AuditView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[
     search_fields = ("actor", "action", "object_id", "request_id")
     ordering_fields = ("created_at", "actor", "action")
     filterset_class = AuditFilter
-
-    @property
-    def scope(self) -> Scope:
-        if self.fake:
-            return Scope(())
-        return scope_with_role(person(self.request), Role.ADMIN, self.request.query_params.get("tenant") or None)
+    readers = Role.ADMIN
 
     def get_queryset(self) -> Any:
         return selectors.events(self.scope)

@@ -12,16 +12,14 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.views import BerthViewSet, IsOperator, person, require_role
+from berth.api.views import IsOperator, TenantFilter, TenantViewSet, person, require_role
 from berth.catalog import selectors, services
 from berth.catalog.models import Model
 from berth.catalog.serializers import FitSettingsSerializer, ModelCreateSerializer, ModelSerializer
-from berth.core.errors import Forbidden, NotFound
-from berth.core.scoping import Scope
+from berth.core.errors import Forbidden
 from berth.deployments.fit import fit_of
 from berth.deployments.serializers import FitSerializer
-from berth.tenants.models import Role, Tenant
-from berth.tenants.selectors import scope_of, tenants_of
+from berth.tenants.models import Role
 
 CHANGES = ("destroy", "cancel", "retry")
 
@@ -41,18 +39,15 @@ class MayRegister(IsOperator):
         return True
 
 
-class ModelFilter(django_filters.FilterSet):
+class ModelFilter(TenantFilter):
     state = django_filters.CharFilter()
     name = django_filters.CharFilter()
     source_kind = django_filters.CharFilter()
     architecture = django_filters.CharFilter()
-    tenant = django_filters.CharFilter(method="_of_tenant", help_text="what this tenant can use; another's is 404")
-
-    def _of_tenant(self, queryset: Any, name: str, value: str) -> Any:
-        return queryset  # ``ModelView.scope`` reads it
+    tenant = django_filters.CharFilter(method="_already_scoped", help_text="what this tenant can use; another's is 404")
 
 
-class ModelView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[Model]):
+class ModelView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[Model]):
     """The platform's models, which everyone may deploy, and a tenant's own."""
 
     queryset = Model.objects.none()
@@ -61,12 +56,6 @@ class ModelView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[M
     ordering_fields = ("name", "state", "parameters", "weights_bytes", "context_length", "size_bytes", "created_at")
     filterset_class = ModelFilter
     permission_classes = [IsAuthenticated, MayRegister]
-
-    @property
-    def scope(self) -> Scope:
-        if self.fake:
-            return Scope(())
-        return scope_of(person(self.request), self.request.query_params.get("tenant") or None)
 
     def get_queryset(self) -> Any:
         return selectors.models(self.scope)
@@ -81,7 +70,8 @@ class ModelView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[M
         if not user.is_operator and request.data and isinstance(request.data, dict) and not request.data.get("tenant"):
             raise Forbidden("Only an operator registers for everyone; name your tenant to register for it")
         values = self.valid(ModelCreateSerializer)
-        tenant = self._tenant(values.pop("tenant", None))
+        tenant_id = values.pop("tenant", None)
+        tenant = None if tenant_id is None else self.tenant_for(tenant_id, Role.ADMIN)
         model = services.register_model(**values, tenant=tenant, actor=self.actor)
         return Response(ModelSerializer(model).data, status=201)
 
@@ -108,13 +98,3 @@ class ModelView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[M
         """What replicas of this model would take, and on which devices they would fit now."""
         model = self.get_object()
         return Response(FitSerializer(fit_of(model, **self.valid(FitSettingsSerializer))).data)
-
-    def _tenant(self, tenant_id: str | None) -> Tenant | None:
-        if tenant_id is None:
-            return None
-        user = person(self.request)
-        tenant = tenants_of(user).filter(id=tenant_id).first()
-        if tenant is None:
-            raise NotFound("No such tenant", field="tenant")
-        require_role(user, tenant.id, Role.ADMIN)
-        return tenant

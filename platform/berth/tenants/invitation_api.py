@@ -54,13 +54,7 @@ class InvitationView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantVie
 
     @property
     def scope(self) -> Scope:
-        if self.fake:
-            return Scope(())
-        return super().scope if self.detail else self._admins_scope()
-
-    def _admins_scope(self) -> Scope:
-        tenant_id = self.request.query_params.get("tenant") or None
-        return selectors.scope_with_role(person(self.request), Role.ADMIN, tenant_id)
+        return self.scope_for(None if self.detail else Role.ADMIN)
 
     def get_queryset(self) -> Any:
         return selectors.invitations(self.scope)
