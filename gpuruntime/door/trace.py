@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 def begin(tracing: Tracing | None, headers: Headers, account: Account, deployment: str) -> Trace | None:
     if tracing is None:
         return None
-    parent = {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
     known = {"request_id": account.request_id, "deployment_id": deployment}
-    return tracing.begin("berth.door", parent, account.received_s, known)
+    return tracing.begin("berth.door", headers, account.received_s, known)
 
 
 def finish(trace: Trace, ended: EndedRequest, received_s: float) -> None:
