@@ -165,7 +165,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "AlertRule": "berth.alerts.models.Rule",
         "AlertRouteKind": "berth.alerts.models.Kind",
-        "SettingKind": ["integer", "number", "text", "boolean", "choice"],
+        "SettingKind": "berth.options.registry.KINDS",
         "Engine": "berth.deployments.models.Engine",
         "ReplicaState": "berth.deployments.models.ReplicaState",
         "DesiredState": "berth.deployments.models.DesiredState",

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from berth.core.errors import Invalid
 
 Kind = Literal["integer", "number", "text", "boolean", "choice"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 GROUPS = ("console", "retention", "fleet", "alerts", "security")
 
 

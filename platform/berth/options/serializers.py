@@ -8,7 +8,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from berth.options.registry import GROUPS
+from berth.options.registry import GROUPS, KINDS
 
 
 @extend_schema_field(OpenApiTypes.ANY)
@@ -28,7 +28,7 @@ class SettingSerializer(serializers.Serializer[Any]):
     key = serializers.CharField()
     value = ValueField()
     default = ValueField()
-    kind = serializers.ChoiceField(choices=["integer", "number", "text", "boolean", "choice"])
+    kind = serializers.ChoiceField(choices=KINDS)
     unit = serializers.CharField()
     low = serializers.FloatField(allow_null=True)
     high = serializers.FloatField(allow_null=True)
