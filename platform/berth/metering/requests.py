@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Count, Q, Sum
 from django.db.models.functions import Coalesce
 
-from berth.core.scoping import PLATFORM, Scope, ScopedQuerySet
+from berth.core.scoping import PLATFORM, ScopedQuerySet
 from berth.deployments.models import Replica
 from berth.metering.explain import ERRORS, LATE
 from berth.metering.models import UsageRecord
@@ -77,8 +77,3 @@ def names_of(records: list[UsageRecord]) -> dict[tuple[str, str], str]:
         keys={record.key_id for record in records} - {""},
         members={record.member_id for record in records} - {""},
     )
-
-
-def requests(scope: Scope) -> ScopedQuerySet:
-    found: ScopedQuerySet = scope.of(UsageRecord.objects)
-    return found

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from berth.api.views import TenantViewSet
-from berth.metering import requests
+from berth.metering import requests, selectors
 from berth.metering.explain import explain, sentence, timeline, verdict_of
 from berth.metering.filters import RequestFilter
 from berth.metering.models import UsageRecord
@@ -33,7 +33,7 @@ class RequestView(TenantViewSet[UsageRecord]):
     lookup_value_regex = r"[A-Za-z0-9_-]{1,40}"
 
     def get_queryset(self) -> Any:
-        return requests.requests(self.scope)
+        return selectors.usage(self.scope)
 
     @extend_schema(responses=RequestLineSerializer(many=True))
     def list(self, request: Request) -> Response:
