@@ -78,18 +78,16 @@ class GoodputMeter(Collector):
 
     def collect(self) -> Iterator[Metric]:
         with self._lock:
-            cells = self._named()
-            yield from _counters(_COUNTS, REQUESTS, cells)
-            yield from _counters(_SECONDS, DEVICES, _added(cells))
-            yield _reasons(cells)
-            yield _not_offered(cells)
-            yield _histogram(
-                "berth_ttft_seconds", "From a request's arrival to its first token.", TTFT_S, "ttft", cells
-            )
-            yield _histogram("berth_tpot_seconds", "Mean time per token after the first.", TPOT_S, "tpot", cells)
-            gauge = GaugeMetricFamily("berth_goodput_cells", "Cells of tenant, deployment and class that are counted.")
-            gauge.add_metric([], len(self._cells))
-            yield gauge
+            cells, held = self._named(), len(self._cells)
+        yield from _counters(_COUNTS, REQUESTS, cells)
+        yield from _counters(_SECONDS, DEVICES, _added(cells))
+        yield _reasons(cells)
+        yield _not_offered(cells)
+        yield _histogram("berth_ttft_seconds", "From a request's arrival to its first token.", TTFT_S, "ttft", cells)
+        yield _histogram("berth_tpot_seconds", "Mean time per token after the first.", TPOT_S, "tpot", cells)
+        gauge = GaugeMetricFamily("berth_goodput_cells", "Cells of tenant, deployment and class that are counted.")
+        gauge.add_metric([], held)
+        yield gauge
 
     def _named(self) -> dict[tuple[str, ...], Window]:
         """By names; cells of what is gone are dropped, those over the bound are added up."""

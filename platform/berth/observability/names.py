@@ -13,7 +13,7 @@ FRESH_S = 5.0
 
 
 class NameBook:
-    """``current`` may raise ``DatabaseError`` only before the first answer; later the last one holds."""
+    """``current`` is empty before the first ``refresh``; where one fails, the answer before it holds."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
