@@ -12,16 +12,10 @@ from rest_framework.test import APIClient
 from berth.audit.models import AuditEvent
 from berth.tenants.models import ApiKey, Membership
 from berth.tenants.services import change_tenant, create_key, revoke_key, rotate_key
-from helpers.api_cases import World, problem, url
+from helpers.api_cases import World, bearer, problem, url
 from helpers.factories import make_deployment
 
 pytestmark = pytest.mark.django_db
-
-
-def bearer(token: str) -> APIClient:
-    client = APIClient()
-    client.credentials(HTTP_AUTHORIZATION=f"Bearer {token}")
-    return client
 
 
 def make(world: World, *scopes: str, by: str | None = "owner", **values: Any) -> tuple[ApiKey, str]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from django.apps import apps
 from django.core import serializers
 from django.db import connection, transaction
-from rest_framework.test import APIClient
 
 from berth.core.scoping import TenantOwned
 from berth.tenants.models import Membership, Role, Tenant
-from helpers.api_cases import World, problem, url
+from helpers.api_cases import World, bearer, problem, url
 from helpers.api_routes import QUERIES, RESOURCES, SINGLE, Case, cases
 from helpers.factories import make_user
 
@@ -164,8 +162,7 @@ def test_a_key_of_one_tenant_opens_nothing_of_another() -> None:
     """As the matrix, for a bearer with every right that a key can have."""
     scene = Scene("owner")
     key, token = _management_key(scene)
-    scene.client = APIClient()
-    scene.client.credentials(HTTP_AUTHORIZATION=f"Bearer {token}")
+    scene.client = bearer(token)
     scene.client.get(url("keys", key))  # notes its use
     for case in OBJECTS:
         answer = scene.send(case)
@@ -179,4 +176,4 @@ def _management_key(scene: Scene) -> tuple[str, str]:
     body = {"tenant": scene.ours.id, "name": "ci", "scopes": ["management"]}
     answer = scene.client.post(url("keys"), body, format="json")
     assert answer.status_code == 201, answer.content
-    return answer.json()["key"]["id"], json.loads(answer.content)["token"]
+    return answer.json()["key"]["id"], answer.json()["token"]

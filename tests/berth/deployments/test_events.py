@@ -22,7 +22,7 @@ from berth.slas.models import Contract
 from berth.slas.services import ensure_default_classes, grant_contract
 from berth.tenants.models import PLATFORM_TENANT, Tenant
 from gpuruntime import protocol
-from helpers.api_cases import World, problem, url
+from helpers.api_cases import World, pages, problem, rows_of, url
 from helpers.factories import make_deployment, make_model, make_node
 from scheduler.decisions import Decision as Planned
 
@@ -78,13 +78,10 @@ def test_pages_lose_and_repeat_nothing(world: World, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("berth.deployments.api.EVENTS", 2)
     deployment = make_deployment(tenant=world.tenant)
     live_through(deployment)
-    client, seen = world.client("owner"), []
-    page = url("deployments", deployment.id, "events")
-    while page:
-        body = client.get(page).json()
-        assert len(body["results"]) <= 2
-        seen += [row["id"] + row["kind"] for row in body["results"]]
-        page = body["next"]
+    client = world.client("owner")
+    found = pages(client, url("deployments", deployment.id, "events"))
+    assert all(len(body["results"]) <= 2 for body in found)
+    seen = [row["id"] + row["kind"] for row in rows_of(found)]
     assert len(seen) == len(set(seen)) == 6
     for cursor in ("x", "1.000000~x", "9" * 12 + ".000000~" + deployment.id, "~"):
         problem(client.get(url("deployments", deployment.id, "events") + f"?cursor={cursor}"), 404)

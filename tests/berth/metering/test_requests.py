@@ -14,7 +14,7 @@ from berth.fleet.seats import reserve_seat
 from berth.slas.models import Contract
 from berth.slas.services import change_contract
 from berth.tenants.services import create_key
-from helpers.api_cases import World, problem, url
+from helpers.api_cases import World, pages, problem, rows_of, url
 from helpers.factories import make_deployment, make_gpu
 from helpers.usage import book_record
 
@@ -67,12 +67,8 @@ def test_they_are_found_by_what_became_of_them() -> None:
 def test_pages_follow_one_another_through_equal_moments() -> None:
     world = World()
     rows = {book_record(world.tenant.id, NOON).request_id for _ in range(5)}
-    client, seen = world.client("viewer"), []
-    page: Any = url("requests") + "?page_size=2"
-    while page:
-        body = client.get(page).json()
-        seen += [row["request_id"] for row in body["results"]]
-        page = body["next"]
+    found = pages(world.client("viewer"), url("requests") + "?page_size=2")
+    seen = [row["request_id"] for row in rows_of(found)]
     assert seen == sorted(rows, reverse=True)
 
 
