@@ -38,6 +38,16 @@ def pytest_configure(config: pytest.Config) -> None:
     from django.conf import settings
 
     assert settings.DATABASES
+    _hash_passwords_cheaply()
+
+
+def _hash_passwords_cheaply() -> None:
+    """The same algorithm with the least work: at its real cost one hash takes longer than most tests."""
+    from django.contrib.auth.hashers import Argon2PasswordHasher
+
+    Argon2PasswordHasher.time_cost = 1
+    Argon2PasswordHasher.memory_cost = 8
+    Argon2PasswordHasher.parallelism = 1
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
