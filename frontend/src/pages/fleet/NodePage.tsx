@@ -6,7 +6,7 @@ import type { Node } from "../../api/fleet";
 import { BackLink } from "../../components/BackLink";
 import { DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
-import { Hint } from "../../components/Hint";
+import { FactGrid } from "../../components/FactGrid";
 import { Loaded } from "../../components/Loaded";
 import { PageHeader } from "../../components/PageHeader";
 import { Panel } from "../../components/Panel";
@@ -15,6 +15,7 @@ import { useNode, useNodes } from "../../hooks/useNodes";
 import { useScope } from "../../hooks/useScope";
 import { useUrl } from "../../hooks/useUrl";
 import { t } from "../../i18n";
+import { NONE } from "../../lib/format";
 import { DeviceHistory } from "./DeviceHistory";
 import { DevicePicture } from "./DevicePicture";
 import { DrainProgress } from "./DrainProgress";
@@ -82,36 +83,19 @@ function Facts({ node }: { node: Node }) {
   const words = t.fleet.node;
   const behind = node.observed_generation < node.generation;
   return (
-    <dl className={classes.factGrid}>
-      <div className={classes.fact}>
-        <dt>{words.lastSeen}</dt>
-        <dd>
-          <TimeAgo at={node.last_seen_at} />
-        </dd>
-      </div>
-      <div className={classes.fact}>
-        <dt>{words.joined}</dt>
-        <dd>
-          <TimeAgo at={node.connected_at} />
-        </dd>
-      </div>
-      <div className={classes.fact}>
-        <dt>
-          {words.upToDate} <Hint text={words.upToDateHint} />
-        </dt>
-        <dd className="num">
-          {behind ? words.upToDateNo(node.observed_generation, node.generation) : words.upToDateYes}
-        </dd>
-      </div>
-      <div className={classes.fact}>
-        <dt>{words.address}</dt>
-        <dd className="mono">{node.address}</dd>
-      </div>
-      <div className={classes.fact}>
-        <dt>{words.provider}</dt>
-        <dd>{node.provider || "–"}</dd>
-      </div>
-    </dl>
+    <FactGrid
+      rows={[
+        { label: words.lastSeen, value: <TimeAgo at={node.last_seen_at} /> },
+        { label: words.joined, value: <TimeAgo at={node.connected_at} /> },
+        {
+          label: words.upToDate,
+          hint: words.upToDateHint,
+          value: behind ? words.upToDateNo(node.observed_generation, node.generation) : words.upToDateYes,
+        },
+        { label: words.address, value: <span className="mono">{node.address}</span> },
+        { label: words.provider, value: node.provider || NONE },
+      ]}
+    />
   );
 }
 

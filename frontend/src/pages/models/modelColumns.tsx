@@ -8,6 +8,7 @@ import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 import { bytes, integer, NONE } from "../../lib/format";
 import { FitCell } from "./FitCell";
+import { amount } from "./ModelFacts";
 import { ModelMenu } from "./ModelMenu";
 import classes from "./Models.module.css";
 import { RegistrationProgress } from "./RegistrationProgress";
@@ -72,9 +73,6 @@ function Actions({ model, used }: { model: Model; used: number }) {
     </div>
   );
 }
-
-/** A number that is not known yet is a dash: a model on its way in has no needs. */
-const amount = (value: number, show: (n: number) => string) => (value ? show(value) : NONE);
 
 /** `used`: how many deployments of the scope serve the model. */
 export function modelColumns(used: (model: Model) => number): Column<Model>[] {
