@@ -1,7 +1,6 @@
 import { useMemo } from "react";
 import type { Contract, Deployment, ServiceClass } from "../../api/types";
-import { Chart } from "../../charts/Chart";
-import { Panel } from "../../components/Panel";
+import { ChartPanel } from "../../charts/ChartPanel";
 import { useContracts } from "../../hooks/useContracts";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
@@ -34,27 +33,26 @@ export function SlaCharts({ deployment, figures, level }: Props) {
   const target = level.attainment_target;
   return (
     <div className={classes.charts} data-testid="sla-charts">
-      <Panel title={words.attainment} hint={words.attainmentHint}>
-        <Chart
-          title={words.attainment}
-          data={data.attainment}
-          span={span}
-          format={percent}
-          yMax={1}
-          limit={{ label: words.target(percent(target)), value: target }}
-          series={[{ label: words.attainment, color: "accent" }]}
-        />
-      </Panel>
-      <Panel title={words.rate} hint={words.rateHint} aside={rate === null ? words.unlimited : undefined}>
-        <Chart
-          title={words.rate}
-          data={data.rate}
-          span={span}
-          format={decimal}
-          limit={rate === null ? undefined : { label: words.guaranteed(decimal(rate)), value: rate }}
-          series={[{ label: words.tokens, color: "accent", kind: "area" }]}
-        />
-      </Panel>
+      <ChartPanel
+        title={words.attainment}
+        hint={words.attainmentHint}
+        data={data.attainment}
+        span={span}
+        format={percent}
+        yMax={1}
+        limit={{ label: words.target(percent(target)), value: target }}
+        series={[{ label: words.attainment, color: "accent" }]}
+      />
+      <ChartPanel
+        title={words.rate}
+        hint={words.rateHint}
+        aside={rate === null ? words.unlimited : undefined}
+        data={data.rate}
+        span={span}
+        format={decimal}
+        limit={rate === null ? undefined : { label: words.guaranteed(decimal(rate)), value: rate }}
+        series={[{ label: words.tokens, color: "accent", kind: "area" }]}
+      />
     </div>
   );
 }

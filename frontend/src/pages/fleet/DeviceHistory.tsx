@@ -2,10 +2,9 @@ import { SegmentedControl } from "@mantine/core";
 import { IconChartLine } from "@tabler/icons-react";
 import { useMemo } from "react";
 import type { Device, HistoryPoint } from "../../api/fleet";
-import { Chart } from "../../charts/Chart";
+import { ChartPanel } from "../../charts/ChartPanel";
 import { EmptyState } from "../../components/EmptyState";
 import { Loaded } from "../../components/Loaded";
-import { Panel } from "../../components/Panel";
 import { useDeviceHistory } from "../../hooks/useNodes";
 import { useUrl } from "../../hooks/useUrl";
 import { t } from "../../i18n";
@@ -68,50 +67,44 @@ function Charts({ device, points, minutes }: ChartsProps) {
   };
   return (
     <div className={classes.charts}>
-      <Panel title={words.memory} hint={words.memoryHint}>
-        <Chart
-          title={words.memory}
-          data={[at, points.map((p) => p.promised_bytes), points.map((p) => p.memory_used_bytes)]}
-          span={span}
-          format={bytes}
-          series={[
-            { label: words.promised, color: "accent-2" },
-            { label: words.used, color: "accent", kind: "area" },
-          ]}
-          limit={{ label: words.capacity(bytes(device.memory_bytes)), value: device.memory_bytes }}
-        />
-      </Panel>
-      <Panel title={words.utilisation} hint={words.utilisationHint}>
-        <Chart
-          title={words.utilisation}
-          data={column((p) => p.utilisation)}
-          span={span}
-          format={percent}
-          yMax={1}
-          series={[{ label: words.utilisation, color: "accent", kind: "area" }]}
-        />
-      </Panel>
+      <ChartPanel
+        title={words.memory}
+        hint={words.memoryHint}
+        data={[at, points.map((p) => p.promised_bytes), points.map((p) => p.memory_used_bytes)]}
+        span={span}
+        format={bytes}
+        series={[
+          { label: words.promised, color: "accent-2" },
+          { label: words.used, color: "accent", kind: "area" },
+        ]}
+        limit={{ label: words.capacity(bytes(device.memory_bytes)), value: device.memory_bytes }}
+      />
+      <ChartPanel
+        title={words.utilisation}
+        hint={words.utilisationHint}
+        data={column((p) => p.utilisation)}
+        span={span}
+        format={percent}
+        yMax={1}
+        series={[{ label: words.utilisation, color: "accent", kind: "area" }]}
+      />
       {measured.temperature && (
-        <Panel title={words.temperature}>
-          <Chart
-            title={words.temperature}
-            data={column((p) => p.temperature_c)}
-            span={span}
-            format={celsius}
-            series={[{ label: words.temperature, color: "late" }]}
-          />
-        </Panel>
+        <ChartPanel
+          title={words.temperature}
+          data={column((p) => p.temperature_c)}
+          span={span}
+          format={celsius}
+          series={[{ label: words.temperature, color: "late" }]}
+        />
       )}
       {measured.power && (
-        <Panel title={words.power}>
-          <Chart
-            title={words.power}
-            data={column((p) => p.power_w)}
-            span={span}
-            format={watts}
-            series={[{ label: words.power, color: "accent" }]}
-          />
-        </Panel>
+        <ChartPanel
+          title={words.power}
+          data={column((p) => p.power_w)}
+          span={span}
+          format={watts}
+          series={[{ label: words.power, color: "accent" }]}
+        />
       )}
     </div>
   );

@@ -1,7 +1,6 @@
 import { useMemo } from "react";
 import type { ServiceClass } from "../../api/types";
-import { Chart } from "../../charts/Chart";
-import { Panel } from "../../components/Panel";
+import { ChartPanel } from "../../charts/ChartPanel";
 import { t } from "../../i18n";
 import { decimal, milliseconds, percent } from "../../lib/format";
 import classes from "./Overview.module.css";
@@ -40,72 +39,70 @@ export function Charts({ figures, level }: Props) {
   ];
   return (
     <div className={classes.charts} data-testid="charts">
-      <Panel title={words.requests} hint={words.requestsHint} aside={words.perSecond}>
-        <Chart
-          title={words.requests}
-          data={data.requests}
-          span={span}
-          format={decimal}
-          series={[
-            { label: words.late, color: "late", kind: "bars" },
-            { label: words.good, color: "accent", kind: "bars" },
-          ]}
-          legendOf={lateOf}
-        />
-      </Panel>
-      <Panel title={words.goodput} hint={words.goodputHint} aside={words.tokensPerDevice}>
-        <Chart
-          title={words.goodput}
-          data={data.goodput}
-          span={span}
-          format={decimal}
-          series={[{ label: words.goodput, color: "accent", kind: "area" }]}
-        />
-      </Panel>
-      <Panel title={words.ttft} hint={words.ttftHint}>
-        <Chart
-          title={words.ttft}
-          data={data.ttft}
-          span={span}
-          format={milliseconds}
-          series={quantiles}
-          limit={promise(level?.base_ms)}
-        />
-      </Panel>
-      <Panel title={words.tpot} hint={words.tpotHint}>
-        <Chart
-          title={words.tpot}
-          data={data.tpot}
-          span={span}
-          format={milliseconds}
-          series={quantiles}
-          limit={promise(level?.tpot_ms)}
-        />
-      </Panel>
-      <Panel title={words.tokens} hint={words.tokensHint} aside={words.perSecond}>
-        <Chart
-          title={words.tokens}
-          data={data.tokens}
-          span={span}
-          format={decimal}
-          series={[
-            { label: words.all, color: "accent-2" },
-            { label: words.inTime, color: "accent", kind: "area" },
-          ]}
-        />
-      </Panel>
-      <Panel title={words.fluidity} hint={words.fluidityHint} aside="p5">
-        <Chart
-          title={words.fluidity}
-          data={data.fluidity}
-          span={span}
-          format={percent}
-          yMin={0.9}
-          yMax={1}
-          limit={level ? { label: words.floor, value: level.fluidity_floor } : undefined}
-          series={[{ label: "p5", color: "accent" }]}
-        />
-      </Panel>
+      <ChartPanel
+        title={words.requests}
+        hint={words.requestsHint}
+        aside={words.perSecond}
+        data={data.requests}
+        span={span}
+        format={decimal}
+        series={[
+          { label: words.late, color: "late", kind: "bars" },
+          { label: words.good, color: "accent", kind: "bars" },
+        ]}
+        legendOf={lateOf}
+      />
+      <ChartPanel
+        title={words.goodput}
+        hint={words.goodputHint}
+        aside={words.tokensPerDevice}
+        data={data.goodput}
+        span={span}
+        format={decimal}
+        series={[{ label: words.goodput, color: "accent", kind: "area" }]}
+      />
+      <ChartPanel
+        title={words.ttft}
+        hint={words.ttftHint}
+        data={data.ttft}
+        span={span}
+        format={milliseconds}
+        series={quantiles}
+        limit={promise(level?.base_ms)}
+      />
+      <ChartPanel
+        title={words.tpot}
+        hint={words.tpotHint}
+        data={data.tpot}
+        span={span}
+        format={milliseconds}
+        series={quantiles}
+        limit={promise(level?.tpot_ms)}
+      />
+      <ChartPanel
+        title={words.tokens}
+        hint={words.tokensHint}
+        aside={words.perSecond}
+        data={data.tokens}
+        span={span}
+        format={decimal}
+        series={[
+          { label: words.all, color: "accent-2" },
+          { label: words.inTime, color: "accent", kind: "area" },
+        ]}
+      />
+      <ChartPanel
+        title={words.fluidity}
+        hint={words.fluidityHint}
+        aside="p5"
+        data={data.fluidity}
+        span={span}
+        format={percent}
+        yMin={0.9}
+        yMax={1}
+        limit={level ? { label: words.floor, value: level.fluidity_floor } : undefined}
+        series={[{ label: "p5", color: "accent" }]}
+      />
     </div>
   );
 }

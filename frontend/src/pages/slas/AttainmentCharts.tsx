@@ -1,7 +1,6 @@
 import { useMemo } from "react";
 import type { Attainment } from "../../api/types";
-import { Chart } from "../../charts/Chart";
-import { Panel } from "../../components/Panel";
+import { ChartPanel } from "../../charts/ChartPanel";
 import { t } from "../../i18n";
 import { decimal, percent } from "../../lib/format";
 import classes from "./Slas.module.css";
@@ -21,28 +20,26 @@ export function AttainmentCharts({ data }: { data: Attainment }) {
   const target = total.budget.target;
   return (
     <div className={classes.two}>
-      <Panel title={words.chart} hint={words.chartHint}>
-        <Chart
-          title={words.chart}
-          data={drawn.attainment}
-          span={span}
-          format={percent}
-          yMin={Math.min(0.9, target ?? 0.9)}
-          yMax={1}
-          series={[{ label: words.title, color: "accent" }]}
-          limit={target === null ? undefined : { label: words.target, value: target }}
-        />
-      </Panel>
-      <Panel title={words.burnChart} hint={words.burnHint}>
-        <Chart
-          title={words.burnChart}
-          data={drawn.burn}
-          span={span}
-          format={decimal}
-          series={[{ label: words.burnChart, color: "late", kind: "area" }]}
-          limit={{ label: words.sustainable, value: 1 }}
-        />
-      </Panel>
+      <ChartPanel
+        title={words.chart}
+        hint={words.chartHint}
+        data={drawn.attainment}
+        span={span}
+        format={percent}
+        yMin={Math.min(0.9, target ?? 0.9)}
+        yMax={1}
+        series={[{ label: words.title, color: "accent" }]}
+        limit={target === null ? undefined : { label: words.target, value: target }}
+      />
+      <ChartPanel
+        title={words.burnChart}
+        hint={words.burnHint}
+        data={drawn.burn}
+        span={span}
+        format={decimal}
+        series={[{ label: words.burnChart, color: "late", kind: "area" }]}
+        limit={{ label: words.sustainable, value: 1 }}
+      />
     </div>
   );
 }
