@@ -10,10 +10,12 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent / "platform"))
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "berth.settings")
     # Ctrl-C ends it at once until it is set up: an import somewhere may swallow KeyboardInterrupt.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    if on_interrupt is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     import django
     from django.core.management import execute_from_command_line
 
     django.setup()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, on_interrupt)
     execute_from_command_line(sys.argv)
