@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -17,6 +16,7 @@ from berth.audit.models import AuditEvent
 from berth.tenants.models import ApiKey, Tenant
 from helpers.api_cases import World, problem, url
 from helpers.factories import unique
+from helpers.races import at_once
 
 FIRST, SECOND = '"first"', {"Idempotency-Key": "second"}
 
@@ -160,25 +160,6 @@ class TestIdempotency:
         assert not FirstAnswer.objects.exists()
 
 
-def _at_once(*calls: Any) -> list[Any]:
-    """The calls' answers, from threads that start together."""
-    gate, answers = threading.Barrier(len(calls)), [None] * len(calls)
-
-    def run(number: int, call: Any) -> None:
-        gate.wait()
-        try:
-            answers[number] = call()
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=run, args=item) for item in enumerate(calls)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    return answers
-
-
 @pytest.mark.django_db(transaction=True)
 class TestRaces:
     """With real transactions on connections of their own."""
@@ -189,7 +170,7 @@ class TestRaces:
         for _ in range(3):
             clients = [world.client("owner") for _ in range(4)]
             calls = [lambda c=c, t=tag: patch(c, world, unique("name"), **{"If-Match": t}) for c in clients]
-            answers = _at_once(*calls)
+            answers = at_once(*calls)
             assert sorted(a.status_code for a in answers) == [200, 412, 412, 412]
             winner = next(a for a in answers if a.status_code == 200)
             assert Tenant.objects.get(id=world.tenant.id).name == winner.json()["name"]
@@ -198,7 +179,7 @@ class TestRaces:
     def test_the_same_request_at_once_is_done_once(self) -> None:
         world = World()
         clients = [world.client("owner") for _ in range(4)]
-        answers = _at_once(*[lambda c=c: make_key(c, world, "a") for c in clients])
+        answers = at_once(*[lambda c=c: make_key(c, world, "a") for c in clients])
         assert {a.status_code for a in answers} == {201}
         assert len({a.content for a in answers}) == 1
         assert keys_of(world) == 1
@@ -225,7 +206,7 @@ class TestRaces:
             threading.Timer(0.2, fail.set).start()
             return make_key(second, world, "a")
 
-        answers = _at_once(lambda: make_key(first, world, "a"), then_second)
+        answers = at_once(lambda: make_key(first, world, "a"), then_second)
         assert [a.status_code for a in answers] == [500, 201]
         assert keys_of(world) == 1
 
@@ -249,6 +230,6 @@ class TestRaces:
             done.set()
             return answer
 
-        answers = _at_once(lambda: make_key(first, world, "a"), then_second)
+        answers = at_once(lambda: make_key(first, world, "a"), then_second)
         assert answers[0].status_code == 201
         assert problem(answers[1], 409)["code"] == "idempotency_in_progress"
