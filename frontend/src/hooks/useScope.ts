@@ -23,6 +23,16 @@ export interface Scopes {
   canUse: boolean;
 }
 
+/** The tenants among scopes, for a choice among them. */
+export function tenantOptions(scopes: Scope[]): { value: string; label: string }[] {
+  return scopes.flatMap((one) => (one.tenant ? [{ value: one.tenant, label: one.name }] : []));
+}
+
+/** What the tenants among scopes are called, by their id. */
+export function tenantNames(scopes: Scope[]): Map<string, string> {
+  return new Map(tenantOptions(scopes).map(({ value, label }) => [value, label]));
+}
+
 const CHANGES = new Set(["owner", "admin"]);
 
 /** The tenants a person can look at, and the one the URL names. */

@@ -8,7 +8,7 @@ import { ResourceTable } from "../../components/ResourceTable";
 import { TimeRangePicker } from "../../components/TimeRangePicker";
 import { useAudit } from "../../hooks/useAudit";
 import { useList } from "../../hooks/useList";
-import { useScope } from "../../hooks/useScope";
+import { tenantNames, useScope } from "../../hooks/useScope";
 import { useTimeRange } from "../../hooks/useTimeRange";
 import { useUrl } from "../../hooks/useUrl";
 import { t } from "../../i18n";
@@ -25,8 +25,7 @@ export function AuditPage() {
   const range = useTimeRange("30d");
   const page = useAudit(current?.tenant, { ...list.query, from: range.from, to: range.to });
   const columns = useMemo(() => {
-    const names = new Map(all.flatMap((scope) => (scope.tenant ? [[scope.tenant, scope.name]] : [])));
-    return auditColumns(current?.tenant ? undefined : names);
+    return auditColumns(current?.tenant ? undefined : tenantNames(all));
   }, [all, current?.tenant]);
   return (
     <>

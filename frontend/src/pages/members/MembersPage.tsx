@@ -9,7 +9,7 @@ import { ResourceTable } from "../../components/ResourceTable";
 import { useList } from "../../hooks/useList";
 import { useMe } from "../../hooks/useMe";
 import { useMembers } from "../../hooks/useMembers";
-import { useScope } from "../../hooks/useScope";
+import { tenantNames, useScope } from "../../hooks/useScope";
 import { useUrl } from "../../hooks/useUrl";
 import { t } from "../../i18n";
 import { InvitationsPanel } from "./InvitationsPanel";
@@ -30,12 +30,11 @@ export function MembersPage() {
   const [link, setLink] = useState<InvitationLink | null>(null);
   const self = me?.user.id ?? "";
   const columns = useMemo(() => {
-    const names = new Map(all.flatMap((s): [string, string][] => (s.tenant ? [[s.tenant, s.name]] : [])));
     const verbs = {
       change: (member: Member, role: RoleChange["role"]) => setChange({ member, role }),
       remove: setRemoving,
     };
-    return memberColumns({ canChange, self, tenants: current?.tenant ? undefined : names, verbs });
+    return memberColumns({ canChange, self, tenants: current?.tenant ? undefined : tenantNames(all), verbs });
   }, [all, canChange, current?.tenant, self]);
   const invite = canChange && (
     <Button

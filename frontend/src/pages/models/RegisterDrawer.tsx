@@ -4,7 +4,7 @@ import { ApiError } from "../../api/errors";
 import type { ModelCreate } from "../../api/fleet";
 import { FormDrawer } from "../../components/FormDrawer";
 import { useRegisterModel } from "../../hooks/useModels";
-import { useScope } from "../../hooks/useScope";
+import { tenantOptions, useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 import { slugError } from "../../lib/slug";
 import { nameOfSource } from "./modelFit";
@@ -80,7 +80,7 @@ function RegisterForm({ opened, onWatch, onClose }: Omit<Props, "watched">) {
     if (!form.isTouched("name")) form.setValues({ name: nameOfSource(source) });
   };
   const kind = form.values.source_kind;
-  const owners = all.flatMap((one) => (one.tenant ? [{ value: one.tenant, label: one.name }] : []));
+  const owners = tenantOptions(all);
   return (
     <FormDrawer
       opened={opened}

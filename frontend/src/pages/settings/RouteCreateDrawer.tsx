@@ -5,7 +5,7 @@ import { useState } from "react";
 import { CodeBlock } from "../../components/CodeBlock";
 import { FormDrawer } from "../../components/FormDrawer";
 import { useCreateRoute } from "../../hooks/useAlerts";
-import { useScope } from "../../hooks/useScope";
+import { tenantOptions, useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 import { RouteFields, type RouteValues } from "./RouteFields";
 
@@ -34,11 +34,10 @@ function Secret({ secret, onClose }: { secret: string | null; onClose: () => voi
 /** For an operator who looks at the platform: its own alerts, or one tenant's. */
 function Whose({ value, onChange }: { value: string; onChange: (tenant: string) => void }) {
   const { all } = useScope();
-  const tenants = all.flatMap((s) => (s.tenant ? [{ value: s.tenant, label: s.name }] : []));
   return (
     <Select
       label={t.settings.routes.chooseTenant}
-      data={[{ value: "", label: t.settings.routes.platformAlerts }, ...tenants]}
+      data={[{ value: "", label: t.settings.routes.platformAlerts }, ...tenantOptions(all)]}
       value={value}
       onChange={(next) => onChange(next ?? "")}
       allowDeselect={false}

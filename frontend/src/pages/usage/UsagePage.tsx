@@ -8,6 +8,7 @@ import { Loaded } from "../../components/Loaded";
 import { PageHeader } from "../../components/PageHeader";
 import { Panel } from "../../components/Panel";
 import { TimeRangePicker } from "../../components/TimeRangePicker";
+import { WhoseFilters } from "../../components/WhoseFilters";
 import { useDeployments } from "../../hooks/useDeployments";
 import { useList } from "../../hooks/useList";
 import { useScope } from "../../hooks/useScope";
@@ -21,7 +22,6 @@ import { ExportMenu } from "./ExportMenu";
 import { MEASURES, type Measure, timeOf } from "./series";
 import classes from "./Usage.module.css";
 import { UsageChart } from "./UsageChart";
-import { UsageFilters } from "./UsageFilters";
 import { UsageTable } from "./UsageTable";
 import { UsageTiles } from "./UsageTiles";
 
@@ -62,7 +62,7 @@ export function UsagePage() {
         <ExportMenu cells={cells} group={by} />
       </PageHeader>
       <FilterBar list={list}>
-        <UsageFilters list={list} />
+        <WhoseFilters list={list} words={words.groups} />
         <TimeRangePicker range={range} spans={SPANS} />
       </FilterBar>
       <Loaded query={table}>
