@@ -59,13 +59,18 @@ def make_route(model: str = MODEL, tenant: str = TENANT, deployment: str = DEPLO
     return Route(tenant, model, deployment, **given)
 
 
-def make_replica(url: str, number: int = 1, *, ready: bool = True, capacity: int = 8) -> Replica:
-    return Replica(f"rep_{number}", url, f"token-{number}", capacity, ready)
+def make_replica(
+    url: str, number: int = 1, *, ready: bool = True, capacity: int = 8, token: str | None = None
+) -> Replica:
+    return Replica(f"rep_{number}", url, token or f"token-{number}", capacity, ready)
 
 
-def make_snapshot(urls: Sequence[str], key: Key, limits: Limits | None = None, **route: Any) -> Snapshot:
+def make_snapshot(
+    urls: Sequence[str], key: Key, limits: Limits | None = None, *, door_token: str | None = None, **route: Any
+) -> Snapshot:
+    """``door_token``: what real doors ask for; stand-ins take any."""
     made = make_route(limits=limits or Limits(), **route)
-    replicas = tuple(make_replica(url, number) for number, url in enumerate(urls, 1))
+    replicas = tuple(make_replica(url, number, token=door_token) for number, url in enumerate(urls, 1))
     return Snapshot(1, {key.id: key}, {(TENANT, made.model): made}, {DEPLOYMENT: replicas})
 
 

@@ -38,15 +38,13 @@ def written() -> Iterator[Written]:
 
 async def test_a_gateway_and_a_door_write_no_prompt_no_key_and_no_text(redis_url: str, written: Written) -> None:
     from helpers.door import TOKEN, ScriptedBackend, open_door
-    from helpers.gateway import chat, make_key, make_replica, make_snapshot, running_gateway
+    from helpers.gateway import chat, make_key, make_snapshot, running_gateway
 
     key, token = make_key()
     ids = []
     for backend in (ScriptedBackend(), ScriptedBackend(fail_after=2)):
         async with open_door(backend) as door:
-            snapshot = make_snapshot([], key, model="m")
-            replica = make_replica(door.url)
-            snapshot.replicas["dep_one"] = (type(replica)(replica.id, replica.url, TOKEN, 8, True),)  # type: ignore[index]
+            snapshot = make_snapshot([door.url], key, door_token=TOKEN, model="m")
             async with running_gateway(snapshot, token, redis_url) as running:
                 messages = [{"role": "user", "content": PROMPT}]
                 for body in (chat(model="m", messages=messages), chat(model="m", messages=messages, stream=False)):

@@ -67,16 +67,14 @@ def collector() -> Iterator[Collector]:
 
 async def one_request(redis_url: str, **headers: str) -> str:
     """A chat through both; the request's id."""
-    from helpers.gateway import chat, make_key, make_replica, make_snapshot, running_gateway
+    from helpers.gateway import chat, make_key, make_snapshot, running_gateway
 
     key, token = make_key()
     async with open_door(ScriptedBackend()) as door:
-        snapshot = make_snapshot([], key, model=door.replica.config.served_model_name)
-        replica = make_replica(door.url)
-        replica = type(replica)(replica.id, replica.url, door.replica.config.token, 8, True)
-        snapshot.replicas["dep_one"] = (replica,)  # type: ignore[index]
+        config = door.replica.config
+        snapshot = make_snapshot([door.url], key, door_token=config.token, model=config.served_model_name)
         async with running_gateway(snapshot, token, redis_url) as running:
-            body = chat(model=door.replica.config.served_model_name, messages=[{"role": "user", "content": PROMPT}])
+            body = chat(model=config.served_model_name, messages=[{"role": "user", "content": PROMPT}])
             async with running.post(body, headers=headers) as answer:
                 assert answer.status == 200, await answer.text()
                 await answer.read()
