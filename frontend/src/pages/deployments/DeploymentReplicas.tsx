@@ -2,6 +2,7 @@ import { IconCpu } from "@tabler/icons-react";
 import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import type { Deployment, Replica } from "../../api/types";
+import cell from "../../components/Cell.module.css";
 import { CopyId } from "../../components/CopyId";
 import { ACTIONS, type Column, DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
@@ -26,7 +27,7 @@ function Links({ replica }: { replica: Replica }) {
         to="/t/$scope/decisions"
         params={{ scope }}
         search={{ replica: replica.id, range: "30d" }}
-        className={classes.link}
+        className={cell.link}
         aria-label={words.whyNamed(replica.id)}
       >
         {words.why}
@@ -35,7 +36,7 @@ function Links({ replica }: { replica: Replica }) {
         to="/t/$scope/deployments/$id"
         params={{ scope, id: replica.deployment }}
         search={{ tab: "logs", replica: replica.id }}
-        className={classes.link}
+        className={cell.link}
         aria-label={words.logsNamed(replica.id)}
       >
         {t.deployments.tabs.logs}
@@ -49,10 +50,10 @@ function Place({ replica: r }: { replica: Replica }) {
   const { current, operator } = useScope();
   if (!r.node) return NONE;
   return (
-    <div className={classes.name}>
+    <div className={cell.two}>
       {operator && r.node_id ? (
         <Link
-          className={classes.link}
+          className={cell.link}
           to="/t/$scope/fleet/$id"
           params={{ scope: current?.slug ?? "", id: r.node_id }}
           search={{ device: r.device_id ?? undefined }}
@@ -62,7 +63,7 @@ function Place({ replica: r }: { replica: Replica }) {
       ) : (
         <span>{r.node}</span>
       )}
-      {r.device && <span className={classes.sub}>{r.device}</span>}
+      {r.device && <span className={cell.sub}>{r.device}</span>}
     </div>
   );
 }

@@ -1,5 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import type { Deployment } from "../../api/types";
+import cell from "../../components/Cell.module.css";
 import { ACTIONS, type Column } from "../../components/DataTable";
 import { StatePill } from "../../components/StatePill";
 import { TimeAgo } from "../../components/TimeAgo";
@@ -14,15 +15,15 @@ const words = t.deployments.columns;
 function Name({ deployment }: { deployment: Deployment }) {
   const { current } = useScope();
   return (
-    <div className={classes.name}>
+    <div className={cell.two}>
       <Link
-        className={classes.link}
+        className={cell.link}
         to="/t/$scope/deployments/$id"
         params={{ scope: current?.slug ?? "", id: deployment.id }}
       >
         {deployment.name}
       </Link>
-      <span className={classes.sub}>{deployment.model.name}</span>
+      <span className={cell.sub}>{deployment.model.name}</span>
       <OwnerBadge deployment={deployment} />
     </div>
   );

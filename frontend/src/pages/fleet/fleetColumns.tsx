@@ -1,12 +1,12 @@
 import { Link } from "@tanstack/react-router";
 import type { Device, Node, Seat } from "../../api/fleet";
+import cell from "../../components/Cell.module.css";
 import type { Column } from "../../components/DataTable";
 import { StatePill } from "../../components/StatePill";
 import { TimeAgo } from "../../components/TimeAgo";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 import { bytes, integer, NONE, percent } from "../../lib/format";
-import classes from "./Fleet.module.css";
 import { memoryOf } from "./layout";
 
 export type DeviceRow = Device & { node: Node };
@@ -27,16 +27,16 @@ export function seatRows(nodes: Node[]): SeatRow[] {
 function DeviceLink({ node, device }: { node: Node; device: Device }) {
   const { current } = useScope();
   return (
-    <div className={classes.two}>
+    <div className={cell.two}>
       <Link
-        className={classes.link}
+        className={cell.link}
         to="/t/$scope/fleet/$id"
         params={{ scope: current?.slug ?? "", id: node.id }}
         search={{ device: device.id }}
       >
         {device.index} · {device.name}
       </Link>
-      <span className={classes.sub}>{node.name}</span>
+      <span className={cell.sub}>{node.name}</span>
     </div>
   );
 }
@@ -44,18 +44,16 @@ function DeviceLink({ node, device }: { node: Node; device: Device }) {
 function SeatLink({ seat }: { seat: Seat }) {
   const { current, all } = useScope();
   return (
-    <div className={classes.two}>
+    <div className={cell.two}>
       <Link
-        className={classes.link}
+        className={cell.link}
         to="/t/$scope/deployments/$id"
         params={{ scope: current?.slug ?? "", id: seat.deployment }}
         search={{ tab: "replicas" }}
       >
         {seat.deployment_name}
       </Link>
-      <span className={classes.sub}>
-        {all.find((one) => one.tenant === seat.tenant)?.name ?? seat.tenant}
-      </span>
+      <span className={cell.sub}>{all.find((one) => one.tenant === seat.tenant)?.name ?? seat.tenant}</span>
     </div>
   );
 }

@@ -2,6 +2,7 @@ import { Button, Group } from "@mantine/core";
 import { IconCircleCheck } from "@tabler/icons-react";
 import { Link } from "@tanstack/react-router";
 import type { Model } from "../../api/types";
+import cell from "../../components/Cell.module.css";
 import { FormError } from "../../components/FormError";
 import { Loaded } from "../../components/Loaded";
 import { useModel, useSteerModel } from "../../hooks/useModels";
@@ -23,7 +24,7 @@ export function Watched({ id, onAgain, onClose }: Props) {
     <Loaded query={found}>
       {(model) => (
         <div className={classes.form} data-testid="registration" data-state={model.state}>
-          <div className={classes.name}>
+          <div className={cell.two}>
             <strong>{model.name}</strong>
             <span className={`${classes.sub} mono`}>{model.source}</span>
           </div>

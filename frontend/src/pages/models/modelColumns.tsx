@@ -1,6 +1,7 @@
 import { Button } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import type { Model } from "../../api/types";
+import cell from "../../components/Cell.module.css";
 import { ACTIONS, type Column } from "../../components/DataTable";
 import { Hint } from "../../components/Hint";
 import { StatePill } from "../../components/StatePill";
@@ -19,9 +20,9 @@ const hints = t.models.hints;
 function Name({ model }: { model: Model }) {
   const { current } = useScope();
   return (
-    <div className={classes.name}>
+    <div className={cell.two}>
       <Link
-        className={classes.link}
+        className={cell.link}
         to="/t/$scope/models/$id"
         params={{ scope: current?.slug ?? "", id: model.id }}
       >

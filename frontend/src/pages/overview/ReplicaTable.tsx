@@ -1,5 +1,6 @@
 import { IconCpu } from "@tabler/icons-react";
 import { Link } from "@tanstack/react-router";
+import cell from "../../components/Cell.module.css";
 import { type Column, DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
 import { Panel } from "../../components/Panel";
@@ -9,13 +10,12 @@ import { t } from "../../i18n";
 import { integer, percent } from "../../lib/format";
 import { useLive } from "../../live/LiveProvider";
 import type { LiveReplica } from "../../live/types";
-import classes from "./ReplicaTable.module.css";
 
 function DeploymentLink({ replica }: { replica: LiveReplica }) {
   const { current } = useScope();
   return (
     <Link
-      className={classes.link}
+      className={cell.link}
       to="/t/$scope/deployments/$id"
       params={{ scope: current?.slug ?? "", id: replica.deployment_id }}
     >
