@@ -8,7 +8,7 @@ import { ACTIONS, type Column, DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
 import { Panel } from "../../components/Panel";
-import { StatePill } from "../../components/StatePill";
+import { StateReason } from "../../components/StateReason";
 import { TimeAgo } from "../../components/TimeAgo";
 import { useReplicas } from "../../hooks/useReplicas";
 import { useScope } from "../../hooks/useScope";
@@ -100,15 +100,7 @@ const COLUMNS: Column<Replica>[] = [
     header: words.state,
     sortFn: "text",
     cell: ({ row: { original: r } }) => (
-      <div className={classes.state}>
-        <StatePill state={r.state} />
-        {r.reason && (
-          <span className={classes.reason} title={r.reason}>
-            {r.reason}
-          </span>
-        )}
-        {r.stale && <span className={classes.reason}>{words.stale}</span>}
-      </div>
+      <StateReason state={r.state} reason={r.reason} note={r.stale && words.stale} />
     ),
   },
   {

@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 import type { Deployment } from "../../api/types";
 import cell from "../../components/Cell.module.css";
 import { ACTIONS, type Column } from "../../components/DataTable";
-import { StatePill } from "../../components/StatePill";
+import { StateReason } from "../../components/StateReason";
 import { TimeAgo } from "../../components/TimeAgo";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
@@ -61,16 +61,7 @@ const REST: Column<Deployment>[] = [
     accessorFn: (d) => d.state.state,
     header: words.state,
     sortFn: "text",
-    cell: ({ row: { original: d } }) => (
-      <div className={classes.state}>
-        <StatePill state={d.state.state} />
-        {d.state.reason && (
-          <span className={classes.reason} title={d.state.reason}>
-            {d.state.reason}
-          </span>
-        )}
-      </div>
-    ),
+    cell: ({ row: { original: d } }) => <StateReason state={d.state.state} reason={d.state.reason} />,
   },
   {
     id: "class",

@@ -4,7 +4,7 @@ import type { Model } from "../../api/types";
 import cell from "../../components/Cell.module.css";
 import { ACTIONS, type Column } from "../../components/DataTable";
 import { Hint } from "../../components/Hint";
-import { StatePill } from "../../components/StatePill";
+import { StateReason } from "../../components/StateReason";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 import { bytes, integer, NONE } from "../../lib/format";
@@ -43,16 +43,7 @@ function Name({ model }: { model: Model }) {
 
 function State({ model }: { model: Model }) {
   if (model.state === "registering") return <RegistrationProgress model={model} />;
-  return (
-    <div className={classes.state}>
-      <StatePill state={model.state} />
-      {model.reason && (
-        <span className={classes.reason} title={model.reason}>
-          {model.reason}
-        </span>
-      )}
-    </div>
-  );
+  return <StateReason state={model.state} reason={model.reason} />;
 }
 
 function Actions({ model, used }: { model: Model; used: number }) {
