@@ -41,7 +41,7 @@ interface AgainstProps {
 function Against({ name, hint, value, limit, testId, note }: AgainstProps) {
   const share = value !== null && value !== undefined && limit ? value / limit : null;
   return (
-    <div className={classes.against}>
+    <div>
       <div className={classes.againstLine}>
         <Tooltip label={hint}>
           <span tabIndex={0}>{name}</span>
@@ -52,7 +52,7 @@ function Against({ name, hint, value, limit, testId, note }: AgainstProps) {
       <Meter
         value={share ?? 0}
         tone={share !== null && share > 1 ? "late" : "good"}
-        label={words.shareOf(name, share === null ? "–" : percent(share))}
+        label={words.shareOf(name, percent(share))}
       />
     </div>
   );
