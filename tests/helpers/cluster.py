@@ -19,6 +19,8 @@ import openai
 import psutil
 import requests
 
+from helpers.model import CACHE
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEPLOYMENT = "smollm2-135m"
 
@@ -96,7 +98,7 @@ class Cluster:
         self.up: subprocess.Popen[bytes] | None = None
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("BERTH_")}
         self.environment.pop("DJANGO_SETTINGS_MODULE", None)
-        self.environment |= {"BERTH_HOME": str(home)}
+        self.environment |= {"BERTH_HOME": str(home), "BERTH_MODEL_ROOTS": str(CACHE)}
 
     def start(self, timeout_s: float = 240.0) -> float:
         """Seconds from the command to "ready"."""

@@ -1,0 +1,103 @@
+"""The console in a headless browser as a person uses it: sign in, follow the navigation, look."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+from playwright.sync_api import Browser, Locator, Page, expect
+
+WAIT_MS = 30_000
+WIDTHS = (1440, 390)
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+"""Where pages are kept to be looked at, in every width, theme and language; nothing is kept without it."""
+SHOTS = os.environ.get("CONSOLE_SHOTS")
+LANGUAGE = "berth.language"
+
+
+@contextmanager
+def opened(browser: Browser, base: str) -> Iterator[Page]:
+    """A browser that knows nothing yet; what its console complains of fails the journey at its end."""
+    context = browser.new_context(viewport={"width": WIDTHS[0], "height": 900}, base_url=base)
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    context.set_default_timeout(WAIT_MS)
+    expect.set_options(timeout=WAIT_MS)
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    try:
+        yield page
+    except BaseException:
+        look(page, "failed")
+        raise
+    finally:
+        context.close()
+    assert complaints == []
+
+
+def sign_in(page: Page, email: str, password: str) -> None:
+    page.goto("/")
+    page.get_by_label("E-mail").fill(email)
+    page.get_by_role("textbox", name="Password").fill(password)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/t/**")
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+
+
+def follow(page: Page, name: str) -> None:
+    """Through the navigation to the page ``name``."""
+    page.get_by_role("navigation", name="Main").get_by_role("link", name=name, exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text(name)
+
+
+def switch_tenant(page: Page, name: str) -> None:
+    page.get_by_test_id("tenant-switcher").click()
+    page.get_by_role("menuitem", name=name).first.click()
+    expect(page.get_by_test_id("tenant-switcher")).to_contain_text(name)
+
+
+def choose(page: Page, within: Locator, label: str, option: str) -> None:
+    within.get_by_role("combobox", name=label, exact=True).click()
+    page.get_by_role("option", name=option, exact=True).click()
+
+
+def copied(page: Page) -> str:
+    text: str = page.evaluate("navigator.clipboard.readText()")
+    return text
+
+
+def look(page: Page, name: str) -> None:
+    """Keeps the page as it is, at every width and in both themes, where ``SHOTS`` says.
+
+    Chinese is looked at in a second tab on the same address: what only this tab holds (an open dialog) it lacks.
+    """
+    if not SHOTS:
+        return
+    _keep(page, f"{name} en")
+    page.evaluate(f"localStorage.setItem('{LANGUAGE}', 'zh')")
+    chinese = page.context.new_page()
+    chinese.goto(page.url)
+    chinese.locator("h1").first.wait_for()
+    chinese.wait_for_timeout(1500)
+    page.evaluate(f"localStorage.removeItem('{LANGUAGE}')")
+    _keep(chinese, f"{name} zh")
+    chinese.close()
+
+
+def _keep(page: Page, name: str) -> None:
+    folder = Path(str(SHOTS))
+    folder.mkdir(parents=True, exist_ok=True)
+    for width, theme in product(WIDTHS, THEMES):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=theme)
+        page.wait_for_timeout(400)
+        file = re.sub(r"[^a-z0-9]+", "-", name.lower())
+        page.screenshot(path=folder / f"{file}-{width}-{theme}.png", full_page=True)
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": WIDTHS[0], "height": 900})
