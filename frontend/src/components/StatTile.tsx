@@ -16,7 +16,7 @@ interface Props {
 
 export function StatTile({ label, hint, value, unit, detail, tone, loading = false, testId }: Props) {
   return (
-    <div className={classes.tile} data-testid={testId}>
+    <div className={classes.tile} data-testid={testId} aria-busy={loading}>
       <div className={classes.label}>
         {label}
         <Hint text={hint} />
@@ -28,7 +28,7 @@ export function StatTile({ label, hint, value, unit, detail, tone, loading = fal
           {value} {unit && <span className={classes.unit}>{unit}</span>}
         </div>
       )}
-      <div className={`${classes.detail} num`}>{detail ?? "\u00a0"}</div>
+      <div className={`${classes.detail} num`}>{(!loading && detail) || "\u00a0"}</div>
     </div>
   );
 }

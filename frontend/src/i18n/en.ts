@@ -80,6 +80,7 @@ export const en = {
   roles: { owner: "Owner", admin: "Admin", developer: "Developer", viewer: "Viewer", operator: "Operator" },
   scheme: { label: "Theme", auto: "system", light: "light", dark: "dark" },
   live: {
+    none: "No figures have come yet. They are shown as soon as they do.",
     connecting: { label: "Connecting", hint: "Connecting to the live figures." },
     live: { label: "Live", hint: "Figures arrive each second." },
     stale: {

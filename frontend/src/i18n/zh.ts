@@ -82,6 +82,7 @@ export const zh: Catalogue = {
   },
   scheme: { label: "主题", auto: "跟随系统", light: "浅色", dark: "深色" },
   live: {
+    none: "尚未收到数据，收到后会立即显示。",
     connecting: { label: "连接中", hint: "正在连接实时数据。" },
     live: { label: "实时", hint: "数据每秒更新。" },
     stale: { label: "已过时", hint: "超过三秒没有数据。您看到的是最后收到的数据。" },

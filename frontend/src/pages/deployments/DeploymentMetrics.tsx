@@ -44,7 +44,12 @@ export function DeploymentMetrics({ deployment }: { deployment: Deployment }) {
           <Tiles figures={figures} range={range} newest={windows.at(-1)} level={level} />
           <SlaCharts deployment={deployment} figures={figures} level={level} />
           <Charts figures={figures} level={level} />
-          <LateReasons total={figures.total} />
+          <LateReasons
+            loading={figures.loading}
+            total={figures.total}
+            range={range}
+            deployment={deployment.id}
+          />
         </>
       )}
     </div>

@@ -1,3 +1,4 @@
+import { Skeleton } from "@mantine/core";
 import { t } from "../../i18n";
 import { integer, percent } from "../../lib/format";
 import { pickDeployment, summarise } from "../../live/figures";
@@ -7,6 +8,7 @@ import { useLive } from "../../live/LiveProvider";
 export function LiveAttainment({ deployment }: { deployment: string }) {
   const { windows } = useLive();
   const figures = summarise(windows.map(pickDeployment(deployment)));
+  if (windows.length === 0) return <Skeleton height={14} width={70} aria-busy="true" />;
   if (!figures.offered) return <span className="muted">{t.deployments.noTraffic}</span>;
   return (
     <span className="num">

@@ -40,7 +40,7 @@ export function ReplicaLogs({ deployment }: { deployment: Deployment }) {
           value={chosen ?? null}
           onChange={(value) => value && set({ replica: value })}
           allowDeselect={false}
-          placeholder={t.deployments.noReplicas}
+          placeholder={replicas.isPending ? t.loading : t.deployments.noReplicas}
           className={classes.select}
         />
         <TextInput
@@ -81,11 +81,17 @@ export function ReplicaLogs({ deployment }: { deployment: Deployment }) {
           q={q}
           follow={follow}
           onAway={() => setFollow(false)}
-          none={logs.isFetching && !all ? words.loading : q ? words.noneFound : words.empty}
+          none={
+            !all && (replicas.isPending || logs.isFetching)
+              ? words.loading
+              : q
+                ? words.noneFound
+                : words.empty
+          }
         />
       )}
       <div className={`${classes.foot} num`}>
-        {q ? words.found(integer(lines.length), integer(all?.length ?? 0)) : words.newest}
+        {q ? words.found(integer(lines.length), integer(all?.length)) : words.newest}
       </div>
     </Panel>
   );

@@ -28,8 +28,8 @@ export function SlaCharts({ deployment, figures, level }: Props) {
     }),
     [at, rows, step],
   );
-  const mine = (contracts.data ?? []).filter((one: Contract) => one.deployment.id === deployment.id);
-  const rate = guaranteedRate(mine);
+  const mine = contracts.data?.filter((one: Contract) => one.deployment.id === deployment.id);
+  const rate = mine && guaranteedRate(mine);
   const target = level.attainment_target;
   return (
     <div className={classes.charts} data-testid="sla-charts">
@@ -50,7 +50,11 @@ export function SlaCharts({ deployment, figures, level }: Props) {
         data={data.rate}
         span={span}
         format={decimal}
-        limit={rate === null ? undefined : { label: words.guaranteed(decimal(rate)), value: rate }}
+        limit={
+          rate === null || rate === undefined
+            ? undefined
+            : { label: words.guaranteed(decimal(rate)), value: rate }
+        }
         series={[{ label: words.tokens, color: "accent", kind: "area" }]}
       />
     </div>

@@ -13,8 +13,8 @@ const ICON = { size: 15, stroke: 1.6 };
 
 interface Props {
   model: Model;
-  /** Deployments that serve it, as far as one sees them; the server refuses what one does not see. */
-  used: number;
+  /** Deployments that serve it, as far as one sees them and knows yet; the server refuses what one does not see. */
+  used: number | undefined;
   onDeleted?: () => void;
 }
 
@@ -50,12 +50,12 @@ export function ModelMenu({ model, used, onDeleted }: Props) {
         )}
         <Menu.Item
           color="red"
-          disabled={used > 0 || model.state === "registering"}
+          disabled={used !== 0 || model.state === "registering"}
           leftSection={<IconTrash {...ICON} />}
           onClick={() => setAsked("delete")}
           data-testid="delete-model"
         >
-          {used > 0 ? words.remove.inUse : words.remove.action}
+          {used ? words.remove.inUse : words.remove.action}
         </Menu.Item>
       </ObjectMenu>
       {asked && <Ask model={model} what={asked} onClose={() => setAsked(null)} onDeleted={onDeleted} />}

@@ -85,7 +85,7 @@ function Shown({ model }: { model: Model }) {
         )}
         <ModelMenu
           model={model}
-          used={using?.length ?? 0}
+          used={using?.length}
           onDeleted={() => navigate({ to: "/t/$scope/models", params: { scope } })}
         />
       </PageHeader>

@@ -33,8 +33,8 @@ export function ModelsPage() {
   const set = (change: Record<string, string | undefined>) =>
     navigate({ search: (s) => ({ ...s, ...change }), replace: true });
   const columns = useMemo(() => {
-    const all = deployments.data ?? [];
-    return modelColumns((model) => all.filter((d) => d.model.id === model.id).length);
+    const all = deployments.data;
+    return modelColumns((model) => all?.filter((d) => d.model.id === model.id).length);
   }, [deployments.data]);
   const rows = useMemo(
     () => models.data?.filter((model) => matches(model, q, state)),

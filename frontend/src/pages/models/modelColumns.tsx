@@ -46,7 +46,7 @@ function State({ model }: { model: Model }) {
   return <StateReason state={model.state} reason={model.reason} />;
 }
 
-function Actions({ model, used }: { model: Model; used: number }) {
+function Actions({ model, used }: { model: Model; used: number | undefined }) {
   const { current, canChange } = useScope();
   return (
     <div className={classes.actions}>
@@ -66,8 +66,8 @@ function Actions({ model, used }: { model: Model; used: number }) {
   );
 }
 
-/** `used`: how many deployments of the scope serve the model. */
-export function modelColumns(used: (model: Model) => number): Column<Model>[] {
+/** `used`: how many deployments of the scope serve the model, once that is known. */
+export function modelColumns(used: (model: Model) => number | undefined): Column<Model>[] {
   return [
     {
       id: "name",
@@ -136,7 +136,7 @@ export function modelColumns(used: (model: Model) => number): Column<Model>[] {
     },
     {
       id: "used",
-      accessorFn: used,
+      accessorFn: (m) => used(m) ?? -1,
       header: words.used,
       sortFn: "basic",
       meta: { end: true, hide: "tablet" },

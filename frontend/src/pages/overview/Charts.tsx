@@ -109,6 +109,7 @@ export function Charts({ figures, level }: Props) {
 
 /** The legend of the stacked bars reads late = offered − good, not the height of the bar behind. */
 function lateOf(series: number, values: (number | null)[]): number | null {
-  const [offered, good] = values;
-  return series === 0 ? (offered ?? 0) - (good ?? 0) : (good ?? null);
+  const [offered = null, good = null] = values;
+  if (series === 1 || offered === null || good === null) return good;
+  return offered - good;
 }

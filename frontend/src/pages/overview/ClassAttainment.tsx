@@ -1,5 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import type { ServiceClass } from "../../api/types";
+import { Loading } from "../../components/Loaded";
 import { Meter } from "../../components/Meter";
 import { Panel } from "../../components/Panel";
 import { useScope } from "../../hooks/useScope";
@@ -9,16 +10,18 @@ import type { Figures } from "../../live/types";
 import classes from "./Rows.module.css";
 
 interface Props {
+  loading: boolean;
   rows: [string, Figures][];
   classes: ServiceClass[];
 }
 
-export function ClassAttainment({ rows, classes: levels }: Props) {
+export function ClassAttainment({ loading, rows, classes: levels }: Props) {
   const { current } = useScope();
   const seen = rows.filter(([, f]) => f.offered > 0);
   return (
     <Panel title={t.overview.byClass} hint={t.overview.byClassHint}>
-      {seen.length === 0 && <p className={classes.none}>{t.overview.noRequests}</p>}
+      {loading && <Loading />}
+      {!loading && seen.length === 0 && <p className={classes.none}>{t.overview.noRequests}</p>}
       {seen.map(([name, figures]) => {
         const target = levels.find((c) => c.name === name)?.attainment_target ?? 0.95;
         const value = figures.attainment ?? 0;

@@ -1,5 +1,6 @@
 import { Anchor } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
+import { ErrorState } from "../../components/ErrorState";
 import { FiringList } from "../../components/FiringList";
 import { Panel } from "../../components/Panel";
 import { useFiring } from "../../hooks/useAlerts";
@@ -10,6 +11,12 @@ import { t } from "../../i18n";
 export function FiringPanel() {
   const { current } = useScope();
   const firing = useFiring(current?.tenant);
+  if (firing.error && !firing.data)
+    return (
+      <Panel title={t.settings.firing.title}>
+        <ErrorState error={firing.error} retry={() => void firing.refetch()} />
+      </Panel>
+    );
   const alerts = firing.data?.results ?? [];
   if (alerts.length === 0) return null;
   return (

@@ -1,5 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import { Hint } from "../../components/Hint";
+import { Loading } from "../../components/Loaded";
 import { Meter } from "../../components/Meter";
 import { Panel } from "../../components/Panel";
 import { useScope } from "../../hooks/useScope";
@@ -13,13 +14,14 @@ import type { Range } from "./useFigures";
 const SPANS: Record<Range, string> = { "5m": "15m", "1h": "1h", "24h": "24h" };
 
 interface Props {
+  loading: boolean;
   total: Figures;
   range?: Range;
   deployment?: string;
 }
 
 /** Every request that was not good has one reason; the bars add up to all of them. */
-export function LateReasons({ total, range = "1h", deployment }: Props) {
+export function LateReasons({ loading, total, range = "1h", deployment }: Props) {
   const { current } = useScope();
   const rows = Object.entries(total.late)
     .filter(([, n]) => n > 0)
@@ -28,7 +30,8 @@ export function LateReasons({ total, range = "1h", deployment }: Props) {
   const words = t.reasons as Record<string, { label: string; hint: string }>;
   return (
     <Panel title={t.overview.lateTitle} hint={t.overview.lateHint} aside={all ? integer(all) : undefined}>
-      {rows.length === 0 && (
+      {loading && <Loading />}
+      {!loading && rows.length === 0 && (
         <p className={classes.none}>{total.offered ? t.overview.noneLate : t.overview.noRequests}</p>
       )}
       {rows.map(([reason, n]) => (

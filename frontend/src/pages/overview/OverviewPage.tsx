@@ -86,8 +86,17 @@ export function OverviewPage() {
           )}
           <Charts figures={figures} level={level} />
           <div className={classes.three}>
-            <ClassAttainment rows={figures.classes} classes={serviceClasses.data ?? []} />
-            <LateReasons total={figures.total} range={range} deployment={search.deployment} />
+            <ClassAttainment
+              loading={figures.loading}
+              rows={figures.classes}
+              classes={serviceClasses.data ?? []}
+            />
+            <LateReasons
+              loading={figures.loading}
+              total={figures.total}
+              range={range}
+              deployment={search.deployment}
+            />
             <Factors total={figures.total} />
           </div>
           <ReplicaTable deployment={search.deployment} />

@@ -82,7 +82,7 @@ export function ReplicaTable({ deployment }: { deployment: string | undefined })
     <Panel title={words.title} hint={words.hint} flush>
       <DataTable
         label={words.title}
-        rows={rows ?? (windows.length === 0 ? [] : undefined)}
+        rows={rows}
         columns={COLUMNS}
         rowId={(r) => r.id}
         testId="live-replicas"

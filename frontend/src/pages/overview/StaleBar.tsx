@@ -5,10 +5,10 @@ import classes from "./Overview.module.css";
 /** Figures that are not of this second say so above themselves, not only in a corner. */
 export function StaleBar() {
   const { status, windows } = useLive();
-  if (windows.length === 0 || (status !== "stale" && status !== "reconnecting")) return null;
+  if (status !== "stale" && status !== "reconnecting") return null;
   return (
     <div className={classes.stale} role="alert">
-      {t.live[status].hint}
+      {windows.length === 0 ? t.live.none : t.live[status].hint}
     </div>
   );
 }

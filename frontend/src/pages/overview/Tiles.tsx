@@ -80,7 +80,7 @@ export function Tiles({ figures, range, newest, level }: Props) {
         detail={words.floor(percent(level?.fluidity_floor ?? 0.99))}
       />
       <StatTile
-        loading={!newest && loading}
+        loading={!newest}
         testId="tile-devices"
         {...words.devices}
         value={newest ? `${decimal(newest.devices.in_use)} / ${decimal(newest.devices.total)}` : "–"}

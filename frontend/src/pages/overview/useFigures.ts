@@ -17,6 +17,7 @@ export interface FigureSet {
   span: [number, number];
   /** Seconds one row stands for. */
   step: number;
+  /** Nothing has come yet, so nothing is known: the zeros of `total` mean nothing. */
   loading: boolean;
   error: Error | null;
   retry: (() => void) | undefined;
@@ -32,7 +33,7 @@ export function useFigures(
   tenant: string | undefined,
   deployment: string | undefined,
 ): FigureSet {
-  const { windows, status } = useLive();
+  const { windows } = useLive();
   const live = range === "5m";
   const past = useGoodput(tenant, deployment, MINUTES[range], !live);
 
@@ -48,7 +49,7 @@ export function useFigures(
         classes: byClass(windows),
         span: [end - 300, end],
         step: 1,
-        loading: windows.length === 0 && (status === "connecting" || status === "reconnecting"),
+        loading: windows.length === 0,
         error: null,
         retry: undefined,
       };
@@ -66,5 +67,5 @@ export function useFigures(
       error: past.error,
       retry: () => void past.refetch(),
     };
-  }, [live, range, deployment, windows, status, past.data, past.isPending, past.error, past.refetch]);
+  }, [live, range, deployment, windows, past.data, past.isPending, past.error, past.refetch]);
 }
