@@ -64,7 +64,7 @@ def switch_tenant(page: Page, name: str) -> None:
 
 def choose(page: Page, within: Locator, label: str, option: str) -> None:
     within.get_by_role("combobox", name=label, exact=True).click()
-    page.get_by_role("option", name=option, exact=True).click()
+    page.get_by_role("listbox", name=label).get_by_role("option", name=option, exact=True).click()
 
 
 def copied(page: Page) -> str:
