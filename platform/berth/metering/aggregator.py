@@ -16,6 +16,7 @@ import secrets
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -45,6 +46,7 @@ GAP_S = 60.0
 MEMORY_S = 1800
 DELTAS_KEPT = 20_000
 WEIGHT_SECONDS = 60
+PROMPT_S = 3
 PAGE = 1000
 
 log = logging.getLogger(__name__)
@@ -115,7 +117,7 @@ class Term:
         self._seconds: deque[tuple[int, Span]] = deque(maxlen=WEIGHT_SECONDS + 1)
         self._published = int(now) - 1
         self._provisioned_at: float | None = None
-        self._inventory = Inventory()
+        self._inventory: Inventory | None = None
         self._inventory_at = 0.0
         self._written_at = 0.0
 
@@ -124,6 +126,7 @@ class Term:
         """Reads the stream from the start of the minute that was written last."""
         now = await _redis_time(client)
         term = cls(client, now, await _first_minute(client, now), meter)
+        term._published = await _last_shown(client, now)
         await term._read()
         term._fresh = Span()  # counted by whoever led then
         return term
@@ -134,7 +137,8 @@ class Term:
         await self._provision(now)
         await self._read()
         self._count()
-        await self._publish(int(now) - 1)
+        if self._inventory is not None:  # until then a window would tell of no replica and no device
+            await self._publish(int(now) - 1, self._inventory)
         await self._write(now)
 
     async def _refresh_inventory(self) -> None:
@@ -151,7 +155,7 @@ class Term:
         since = self._provisioned_at
         self._provisioned_at = now
         seconds = 1.0 if since is None else min(now - since, GAP_S)
-        if not self._inventory.seats:
+        if self._inventory is None or not self._inventory.seats:
             return
         seats = msgspec.json.encode(Provisioned(seconds, list(self._inventory.seats)))
         fields = {"kind": "provisioned", "seats": seats}
@@ -188,8 +192,10 @@ class Term:
 
     # --- Each second --------------------------------------------------------------------------------------------
 
-    async def _publish(self, last: int) -> None:
-        """The seconds that are complete and were not shown; after a pause only the newest few."""
+    async def _publish(self, last: int, inventory: Inventory) -> None:
+        """The seconds that are complete and were not shown: the newest each, those before in one longer window, for a
+        console adds up what it is told.
+        """
         spans = dict(self._seconds)
         lately = Span()
         for _, span in self._seconds:
@@ -197,18 +203,22 @@ class Term:
                 for tenant, ideal_s in held.by_tenant.items():
                     sums = lately.replica(replica_id).by_tenant
                     sums[tenant] = sums.get(tenant, 0.0) + ideal_s
-        for second in range(max(self._published + 1, last - 2), last + 1):
-            await self._publish_second(second, spans.get(second, Span()).cells(lately))
-        self._published = max(self._published, last)
+        first = max(self._published + 1, last - WEIGHT_SECONDS + 1)
+        newest = max(first, last - PROMPT_S + 1)
+        for begin, end in [(first, newest), *((second, second + 1) for second in range(newest, last + 1))]:
+            if begin < end:
+                cells = _added(spans[second].cells(lately) for second in range(begin, end) if second in spans)
+                await self._publish_window(end - 1, end - begin, cells, inventory)
+                self._published = end - 1
 
-    async def _publish_second(self, second: int, cells: dict[CellKey, Window]) -> None:
-        inventory = self._inventory
-        rows = await self._replica_rows()
+    async def _publish_window(self, at: int, seconds: int, cells: dict[CellKey, Window], inventory: Inventory) -> None:
+        rows = await self._replica_rows(inventory)
         messages = [
             window_message(
                 "platform",
-                second,
+                at,
                 cells,
+                seconds=seconds,
                 devices={"in_use": inventory.used, "total": inventory.devices},
                 replicas=[row for _, row in rows],
             )
@@ -218,16 +228,17 @@ class Term:
             messages.append(
                 window_message(
                     tenant,
-                    second,
+                    at,
                     {cell: window for cell, window in cells.items() if cell.tenant_id == tenant},
+                    seconds=seconds,
                     devices={"in_use": used, "total": used},
                     replicas=[row for replica, row in rows if replica.tenant_id == tenant],
                 )
             )
         await self._send(messages)
 
-    async def _replica_rows(self) -> list[tuple[ReplicaRow, dict[str, Any]]]:
-        replicas = self._inventory.replicas
+    async def _replica_rows(self, inventory: Inventory) -> list[tuple[ReplicaRow, dict[str, Any]]]:
+        replicas = inventory.replicas
         if not replicas:
             return []
         keys = [key for row in replicas for key in (names.alive(row.id), names.stats(row.id))]
@@ -289,6 +300,20 @@ async def _first_minute(client: Any, now: float) -> int:
     if oldest and await client.xlen(names.DELTAS_STREAM) >= DELTAS_KEPT:
         first = max(first, (int(oldest[0][0].partition("-")[0]) // 60_000 + 1) * 60)
     return first
+
+
+def _added(spans: Iterable[dict[CellKey, Window]]) -> dict[CellKey, Window]:
+    total: dict[CellKey, Window] = {}
+    for cells in spans:
+        for cell, window in cells.items():
+            total.setdefault(cell, Window()).merge(window)
+    return total
+
+
+async def _last_shown(client: Any, now: float) -> int:
+    """The second that whoever led before told the consoles last."""
+    newest = await client.lindex(names.history("platform"), -1)
+    return min(int(json.loads(newest)["at"]), int(now) - 1) if newest else int(now) - 1
 
 
 async def _redis_time(client: Any) -> float:

@@ -68,15 +68,16 @@ def window_message(
     at: int,
     cells: Mapping[CellKey, Window],
     *,
+    seconds: int = 1,
     devices: Mapping[str, int],
     replicas: Iterable[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """One second of one scope, as docs/contracts.md has it."""
+    """One scope's ``seconds`` until the end of second ``at``, as docs/contracts.md has it."""
     return {
         "type": "window",
         "scope": scope,
         "at": at,
-        "seconds": 1,
+        "seconds": seconds,
         "total": live_figures(merged(cells.values())),
         "classes": grouped(cells, lambda cell: cell.class_name),
         "deployments": grouped(cells, lambda cell: cell.deployment_id),

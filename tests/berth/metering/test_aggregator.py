@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from django.db import OperationalError
 from hypothesis import given
 from hypothesis import strategies as st
 from redis import asyncio as aioredis
@@ -186,6 +187,39 @@ async def test_each_second_is_shown_once_to_whom_it_belongs(store: Any) -> None:
         assert window["deployments"]["dep_1"]["attainment"] == pytest.approx(2 / 3)
     (window,) = await windows(other.id)
     assert (window["total"]["offered"], window["deployments"], window["replicas"]) == (0, {}, [])
+
+
+async def test_what_a_pause_missed_is_told_in_one_longer_window(store: Any) -> None:
+    tenant = await in_thread(make_tenant)
+    first = await Term.begin(store)
+    await first.step()
+    shown = first._published
+    for second in range(shown + 1, shown + 12):
+        await add_at(store, second, requests(tenant.id, offered=1, good=1, tokens=7))
+    await first._read()
+    assert first._inventory is not None
+    await first._publish(shown + 11, first._inventory)
+
+    for scope in (tenant.id, "platform"):
+        kept = [json.loads(text) for text in await store.lrange(names.history(scope), 0, -1)]
+        missed = [(w["at"] - shown, w["seconds"], w["total"]["offered"]) for w in kept if w["at"] > shown]
+        assert missed == [(8, 8, 8), (9, 1, 1), (10, 1, 1), (11, 1, 1)]
+        assert sum(w["total"]["tokens"] for w in kept) == 77
+    assert (await Term.begin(store))._published <= shown + 11, "another leader goes on where this one ended"
+
+
+async def test_nothing_is_told_before_the_replicas_are_known(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away() -> None:
+        raise OperationalError("the database is away")
+
+    term = await Term.begin(store)
+    term._published -= 2
+    with monkeypatch.context() as patch:
+        patch.setattr("berth.metering.aggregator.read_inventory", away)
+        await term.step()
+    assert await store.lrange(names.history("platform"), 0, -1) == []
+    await term.step()
+    assert await store.llen(names.history("platform")) >= 2
 
 
 async def test_what_is_no_delta_is_left_out(store: Any) -> None:

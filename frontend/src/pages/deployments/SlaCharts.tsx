@@ -20,13 +20,13 @@ export function SlaCharts({ deployment, figures, level }: Props) {
   const { current, operator } = useScope();
   const contracts = useContracts(current?.tenant, operator && !current?.tenant);
   const words = t.deployments.metrics;
-  const { at, rows, span, step } = figures;
+  const { at, rows, span, seconds } = figures;
   const data = useMemo(
     () => ({
       attainment: [at, rows.map((row) => row.attainment)],
-      rate: [at, rows.map((row) => row.tokens / step)],
+      rate: [at, rows.map((row, i) => row.tokens / (seconds[i] ?? 1))],
     }),
-    [at, rows, step],
+    [at, rows, seconds],
   );
   const mine = contracts.data?.filter((one: Contract) => one.deployment.id === deployment.id);
   const rate = mine && guaranteedRate(mine);

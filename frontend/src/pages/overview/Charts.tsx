@@ -17,20 +17,22 @@ function promise(value: number | null | undefined): { label: string; value: numb
 }
 
 export function Charts({ figures, level }: Props) {
-  const { at, rows, span, step } = figures;
+  const { at, rows, span, seconds } = figures;
   const words = t.overview.charts;
   const data = useMemo(() => {
+    const perSecond = (pick: (row: (typeof rows)[number]) => number) =>
+      rows.map((row, i) => pick(row) / (seconds[i] ?? 1));
     const column = (pick: (row: (typeof rows)[number]) => number | null) => [at, rows.map(pick)];
     return {
       // Good is drawn over offered: what stays visible of offered is what was late.
-      requests: [at, rows.map((r) => r.offered / step), rows.map((r) => r.good / step)],
-      tokens: [at, rows.map((r) => r.tokens / step), rows.map((r) => r.good_tokens / step)],
+      requests: [at, perSecond((r) => r.offered), perSecond((r) => r.good)],
+      tokens: [at, perSecond((r) => r.tokens), perSecond((r) => r.good_tokens)],
       ttft: [at, rows.map((r) => r.ttft_ms.p95), rows.map((r) => r.ttft_ms.p50)],
       tpot: [at, rows.map((r) => r.tpot_ms.p95), rows.map((r) => r.tpot_ms.p50)],
       fluidity: column((r) => r.fluidity_p5),
       goodput: column((r) => r.goodput),
     };
-  }, [at, rows, step]);
+  }, [at, rows, seconds]);
 
   // The p50 is drawn last, above the p95 that it often equals.
   const quantiles = [

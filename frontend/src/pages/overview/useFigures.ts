@@ -15,8 +15,8 @@ export interface FigureSet {
   total: Figures;
   classes: [string, Figures][];
   span: [number, number];
-  /** Seconds one row stands for. */
-  step: number;
+  /** How many seconds each row stands for. */
+  seconds: number[];
   /** Nothing has come yet, so nothing is known: the zeros of `total` mean nothing. */
   loading: boolean;
   error: Error | null;
@@ -48,7 +48,7 @@ export function useFigures(
         total: summarise(rows),
         classes: byClass(windows),
         span: [end - 300, end],
-        step: 1,
+        seconds: windows.map((w) => w.seconds),
         loading: windows.length === 0,
         error: null,
         retry: undefined,
@@ -62,7 +62,7 @@ export function useFigures(
       total: past.data?.total ?? summarise([]),
       classes: Object.entries(past.data?.classes ?? {}),
       span: [end - MINUTES[range] * 60, end],
-      step: 60,
+      seconds: series.map(() => 60),
       loading: past.isPending,
       error: past.error,
       retry: () => void past.refetch(),
