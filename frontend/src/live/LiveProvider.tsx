@@ -1,17 +1,24 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { createContext, type ReactNode, useContext, useEffect, useState, useSyncExternalStore } from "react";
 import { LiveSocket, type LiveState } from "./socket";
+import type { Changed } from "./types";
 
 const Context = createContext<LiveSocket | null>(null);
 
-/** Which queries a change makes old. Replicas move deployments' state, so both are read again. */
-const QUERIES: Record<string, string[]> = {
+/**
+ * Which queries a change makes old. Replicas move deployments' state, so both are read again; a role or a tenant
+ * changes what one may see and do oneself.
+ */
+const QUERIES: Record<Changed, string[]> = {
   replica: ["replicas", "deployments"],
   deployment: ["deployments", "replicas", "contracts"],
   model: ["models"],
   key: ["keys"],
   node: ["nodes", "gpus", "fit"],
   decision: ["decisions", "events"],
+  member: ["members", "me"],
+  invitation: ["invitations"],
+  tenant: ["tenants", "me"],
 };
 
 export function LiveProvider({ scope, children }: { scope: string; children: ReactNode }) {
@@ -19,7 +26,7 @@ export function LiveProvider({ scope, children }: { scope: string; children: Rea
   const [socket] = useState(() => {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
     return new LiveSocket(`${scheme}://${location.host}/ws/console`, (what) => {
-      for (const key of QUERIES[what] ?? []) void queries.invalidateQueries({ queryKey: [key] });
+      for (const key of QUERIES[what as Changed] ?? []) void queries.invalidateQueries({ queryKey: [key] });
     });
   });
 

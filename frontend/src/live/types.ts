@@ -42,7 +42,16 @@ export interface LiveWindow {
   replicas: LiveReplica[];
 }
 
-export type Changed = "replica" | "deployment" | "model" | "key" | "node";
+export type Changed =
+  | "replica"
+  | "deployment"
+  | "model"
+  | "key"
+  | "node"
+  | "decision"
+  | "member"
+  | "invitation"
+  | "tenant";
 
 export type ServerMessage =
   | LiveWindow

@@ -43,7 +43,7 @@ def session_ended(session_id: str) -> None:
 
 
 def changed(what: str, object_id: str, tenant_id: str = "") -> None:
-    """Open consoles refetch ``what`` ("replica", "deployment", "model", "key", "node")."""
+    """Open consoles refetch ``what``: one of ``Changed`` in the console's ``live/types.ts``."""
     data = {"type": "changed", "what": what, "id": object_id}
     groups = [names.PLATFORM_GROUP, *([names.console_group(tenant_id)] if tenant_id else [])]
     for group in groups:
