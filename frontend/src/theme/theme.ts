@@ -80,7 +80,7 @@ export const theme = createTheme({
       defaultProps: {
         centered: true,
         closeButtonProps: { "aria-label": t.actions.close },
-        overlayProps: { backgroundOpacity: 0.45, blur: 2 },
+        overlayProps: { backgroundOpacity: 0.45 },
         // Its title is no second banner of the page.
         attributes: { header: { role: "presentation" } },
         transitionProps: { duration: 120 },
@@ -91,7 +91,7 @@ export const theme = createTheme({
       defaultProps: {
         position: "right",
         closeButtonProps: { "aria-label": t.actions.close },
-        overlayProps: { backgroundOpacity: 0.45, blur: 2 },
+        overlayProps: { backgroundOpacity: 0.45 },
         // Its title is no second banner of the page.
         attributes: { header: { role: "presentation" } },
       },
