@@ -23,7 +23,8 @@ LANGUAGE = "berth.language"
 @contextmanager
 def opened(browser: Browser, base: str) -> Iterator[Page]:
     """A browser that knows nothing yet; what its console complains of fails the journey at its end."""
-    context = browser.new_context(viewport={"width": WIDTHS[0], "height": 900}, base_url=base)
+    # Without a graphics card each frame of a drawer that slides in costs what a whole step may.
+    context = browser.new_context(viewport={"width": WIDTHS[0], "height": 900}, base_url=base, reduced_motion="reduce")
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     context.set_default_timeout(WAIT_MS)
     expect.set_options(timeout=WAIT_MS)
