@@ -79,8 +79,9 @@ class Floor:
             f"{label} has {gb(self.free[device.id] * device.unit_bytes)} of {gb(device.memory_bytes)}"
             for device, label in devices
         ]
-        rest = f", and {len(found) - 3} more have no more" if len(found) > 3 else ""
-        return f"No device has {gb(memory_bytes)} free: {', '.join(told)}{rest}"
+        if len(found) > 3:
+            told.append(f"and {len(found) - 3} more have no more")
+        return f"No device has {gb(memory_bytes)} free: {', '.join(told)}"
 
     def _reason(self, node: Node, device: Device, wish: Wish) -> str:
         if self.why_not[node.id]:

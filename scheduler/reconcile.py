@@ -48,7 +48,16 @@ LONGEST_RETRY_S = 600.0
 NODE_FORGOTTEN_S = 600.0
 # Of so many decisions of one tick the candidates are kept: judging a fleet for each of thousands takes too long.
 MOST_JUDGED = 200
-_DONE: dict[Kind, str] = {"replace": "is to be replaced", "scale": "is let go", "drain": "moves off"}
+_DONE: dict[Kind, str] = {
+    "replace": "the replica is to be replaced",
+    "scale": "the replica is let go",
+    "drain": "the replica moves off",
+}
+_DONE_ON: dict[Kind, str] = {
+    "replace": "the replica on {} is to be replaced",
+    "scale": "the replica on {} is let go",
+    "drain": "the replica on {} moves off",
+}
 
 
 def reconcile(observed: ObservedWorld, desired: DesiredWorld, now: float) -> Plan:
@@ -156,12 +165,12 @@ class _Tick:
     def _decide(self, kind: Kind, replica: Replica, why: str, inputs: dict[str, Any], action: Action | None) -> None:
         """A decision about a replica that is."""
         node = self.nodes.get(replica.node) if replica.node is not None else None
-        where = f" on {node.name}" if node is not None else ""
+        done = _DONE_ON[kind].format(node.name) if node is not None else _DONE[kind]
         name = self.names.get(replica.deployment, "A deployment that is gone")
         decision = Decision(
             kind=kind,
             deployment=replica.deployment,
-            summary=f"{name}: the replica{where} {_DONE[kind]}",
+            summary=f"{name}: {done}",
             why=why,
             replica=replica.id,
             node=replica.node or "",

@@ -1,3 +1,5 @@
+import { say } from "../i18n";
+
 /** RFC 9457 problem details, as the REST API answers them. */
 export interface Problem {
   status: number;
@@ -16,7 +18,7 @@ export class ApiError extends Error {
   readonly retryAfter: number | undefined;
 
   constructor(problem: Problem) {
-    super(problem.detail || problem.title);
+    super(say(problem.detail || problem.title));
     this.name = "ApiError";
     this.status = problem.status;
     this.code = problem.code;

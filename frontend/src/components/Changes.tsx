@@ -1,4 +1,4 @@
-import { t } from "../i18n";
+import { say, t } from "../i18n";
 import { type Change, changes } from "../lib/changes";
 import classes from "./Changes.module.css";
 
@@ -6,7 +6,7 @@ function show(value: unknown): string {
   if (value === undefined || value === null) return "–";
   if (value === "") return t.kit.empty;
   if (typeof value === "boolean") return value ? t.kit.yes : t.kit.no;
-  return typeof value === "string" ? value : JSON.stringify(value);
+  return typeof value === "string" ? say(value) : JSON.stringify(value);
 }
 
 interface Props {

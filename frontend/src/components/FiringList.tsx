@@ -1,5 +1,5 @@
 import type { Alert } from "../api/types";
-import { t } from "../i18n";
+import { say, t } from "../i18n";
 import classes from "./FiringList.module.css";
 import { StatePill } from "./StatePill";
 import { TimeAgo } from "./TimeAgo";
@@ -11,7 +11,7 @@ export function FiringList({ alerts }: { alerts: Alert[] }) {
       {alerts.map((alert) => (
         <li key={alert.id} className={classes.alert}>
           <StatePill state={alert.severity} label={t.settings.routes.rules[alert.rule] ?? alert.title} />
-          <span className={classes.text}>{alert.summary}</span>
+          <span className={classes.text}>{say(alert.summary)}</span>
           <span className={classes.since}>
             {t.settings.firing.since} <TimeAgo at={alert.since} />
           </span>

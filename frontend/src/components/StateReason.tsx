@@ -1,3 +1,4 @@
+import { say } from "../i18n";
 import { StatePill } from "./StatePill";
 import classes from "./StateReason.module.css";
 
@@ -14,8 +15,8 @@ export function StateReason({ state, reason, note }: Props) {
     <div className={classes.state}>
       <StatePill state={state} />
       {reason && (
-        <span className={classes.reason} title={reason}>
-          {reason}
+        <span className={classes.reason} title={say(reason)}>
+          {say(reason)}
         </span>
       )}
       {note && <span className={classes.reason}>{note}</span>}

@@ -25,8 +25,6 @@ export const enSettings = {
     on: "On",
     off: "Off",
   },
-  /** What the server says of each option in English; a translation says it here, by key. */
-  descriptions: {} as Record<string, string>,
   units: {} as Record<string, string>,
   firing: {
     title: "Wrong now",

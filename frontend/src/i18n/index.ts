@@ -1,3 +1,4 @@
+import { type Say, translator } from "../lib/sentences";
 import { en } from "./en";
 
 /** Every language fills this shape; TypeScript names what a translation lacks. */
@@ -14,6 +15,9 @@ const STORED = "berth.language";
  */
 export let t: Catalogue = en;
 
+/** What the server said (a refusal, a reason, an event) in the language in use: `say(replica.reason)`. */
+export let say: Say = (text) => text;
+
 const known = (value: string | null): value is Language => value !== null && value in LANGUAGES;
 
 /** The language a person chose in this browser, else the first of the browser's own that there is. */
@@ -29,7 +33,11 @@ export function language(): Language {
 
 /** Loads the catalogue of the language in use; only Chinese is a download of its own. */
 export async function loadLanguage(): Promise<void> {
-  if (language() === "zh") t = (await import("./zh")).zh;
+  if (language() === "zh") {
+    const [{ zh }, sentences] = await Promise.all([import("./zh"), import("./zh.sentences.json")]);
+    t = zh;
+    say = translator(sentences.default, { ...zh.states, ...zh.roles });
+  }
   document.documentElement.lang = t.locale;
 }
 

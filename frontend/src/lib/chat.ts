@@ -1,3 +1,4 @@
+import { say } from "../i18n";
 import type { ChatBody } from "./snippets";
 import { readEvents } from "./sse";
 
@@ -57,7 +58,7 @@ function retryAfter(headers: Headers): number | null {
 async function failure(response: Response): Promise<ChatError> {
   const body = (await response.json().catch(() => null)) as Frame | null;
   return new ChatError(
-    body?.error?.message ?? `HTTP ${response.status}`,
+    say(body?.error?.message ?? `HTTP ${response.status}`),
     response.status,
     body?.error?.code ?? null,
     retryAfter(response.headers),
@@ -88,7 +89,7 @@ export async function streamChat(
       continue;
     }
     const frame = JSON.parse(data) as Frame;
-    if (frame.error) throw new ChatError(frame.error.message ?? "", 200, frame.error.code ?? null);
+    if (frame.error) throw new ChatError(say(frame.error.message ?? ""), 200, frame.error.code ?? null);
     const choice = frame.choices?.[0];
     if (choice?.delta?.content) heard.onText(choice.delta.content);
     if (choice?.finish_reason) heard.onFinish(choice.finish_reason);

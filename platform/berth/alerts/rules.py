@@ -130,13 +130,14 @@ def _limits(
         what, share = max(shares.items(), key=lambda pair: pair[1])
         if share < limits.near and not use.refused:
             continue
-        refused = f"; {use.refused} requests were refused" if use.refused else ""
-        most_of = f"{share:.0%} of the {what} a minute are used" if share else "its limit was reached"
+        told = f"{share:.0%} of the {what} a minute are used" if share else "its limit was reached"
+        if use.refused:
+            told = f"{told}; {use.refused} requests were refused"
         yield _of_contract(
             contract,
             Rule.LIMIT_NEAR,
             Severity.WARNING,
-            f"{_name(contract)}: {most_of}{refused} in the last {minutes:g} minutes",
+            f"{_name(contract)}: {told} in the last {minutes:g} minutes",
             {"share": round(share, 3), "refused": use.refused, "threshold": limits.near},
         )
 
@@ -182,16 +183,16 @@ def _crashes(now: datetime, limits: Thresholds) -> Iterator[Condition]:
             subject_kind="deployment",
             subject_id=row.id,
             subject_name=row.name,
-            summary=f"{row.name}: its replicas crashed {crashes} times lately. {_last_reason(row)}".strip(),
+            summary=". ".join([f"{row.name}: its replicas crashed {crashes} times lately", *_last_reason(row)]),
             tenant_id=row.tenant_id,
             values={"crashes": crashes, "threshold": limits.crashes},
         )
 
 
-def _last_reason(deployment: Deployment) -> str:
+def _last_reason(deployment: Deployment) -> list[str]:
     troubled = Replica.objects.for_platform().filter(deployment=deployment).exclude(reason="")
     latest = troubled.filter(Q(state=ReplicaState.FAILED) | Q(restarts__gt=0)).order_by("-id").first()
-    return f"The last: {latest.reason}" if latest is not None else ""
+    return [f"The last: {latest.reason}"] if latest is not None else []
 
 
 def _silent_nodes(now: datetime, limits: Thresholds) -> Iterator[Condition]:

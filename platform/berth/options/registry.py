@@ -43,12 +43,14 @@ class Option:
             if _CONTROL.search(value):
                 raise self._refusal(value, "control characters are not allowed")
         size = len(value) if isinstance(value, str) else value
-        what = " characters" if isinstance(value, str) else f" {self.unit}" if self.unit else ""
         if self.kind != "choice" and self.low is not None and not size >= self.low:
-            raise self._refusal(value, f"at least {self.low:g}{what}")
+            raise self._refusal(value, f"at least {self._amount(self.low)}")
         if self.kind != "choice" and self.high is not None and not size <= self.high:
-            raise self._refusal(value, f"at most {self.high:g}{what}")
+            raise self._refusal(value, f"at most {self._amount(self.high)}")
         return float(value) if self.kind == "number" else value
+
+    def _amount(self, bound: float) -> str:
+        return f"{bound:g} characters" if self.kind == "text" else f"{bound:g} {self.unit}".strip()
 
     def _refusal(self, value: Any, allowed: str) -> Invalid:
         return Invalid(f"{value!r}: {allowed}", field="value")

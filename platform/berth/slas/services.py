@@ -87,15 +87,14 @@ def change_class(*, service_class: ServiceClass, actor: str, **values: Any) -> S
 def delete_class(*, service_class: ServiceClass, actor: str) -> None:
     """Raises ``Conflict`` while a deployment or a contract names it, also one that ended: it is their history."""
     row = ServiceClass.objects.select_for_update().get(id=service_class.id)
-    users = {
-        "deployment": Deployment.objects.for_platform().filter(service_class=row).count(),
-        "contract version": Contract.objects.for_platform().filter(service_class=row).count(),
-    }
-    if any(users.values()):
-        text = " and ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in users.items() if count)
+    deployments = Deployment.objects.for_platform().filter(service_class=row).count()
+    versions = Contract.objects.for_platform().filter(service_class=row).count()
+    if deployments or versions:
+        users = [f"{deployments} deployment{'s' * (deployments > 1)}"] if deployments else []
+        users += [f"{versions} contract version{'s' * (versions > 1)}"] if versions else []
         raise Conflict(
-            f"The class {row.name!r} is named by {text}. Move deployments to another class first; a class that a "
-            "contract ever named stays, since its usage was judged by it",
+            f"The class {row.name!r} is named by {' and '.join(users)}. Move deployments to another class first; "
+            "a class that a contract ever named stays, since its usage was judged by it",
             code="class_in_use",
         )
     record(actor=actor, action="class.delete", obj=row, before={"name": row.name, **row.terms()})

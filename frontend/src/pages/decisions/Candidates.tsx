@@ -1,6 +1,6 @@
 import { IconCheck, IconCircleCheck, IconX } from "@tabler/icons-react";
 import type { Candidate, Decision } from "../../api/fleet";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import { bytes, decimal, integer } from "../../lib/format";
 import classes from "./Decisions.module.css";
 
@@ -43,7 +43,9 @@ function Row({ one, chosen }: { one: Candidate; chosen: boolean }) {
         {words.units(integer(one.units_free), integer(one.units_needed))}
         {one.score !== null && ` · ${words.score} ${decimal(one.score)}`}
       </span>
-      {(one.why_not || one.score_why) && <span className={classes.note}>{one.why_not || one.score_why}</span>}
+      {(one.why_not || one.score_why) && (
+        <span className={classes.note}>{say(one.why_not || one.score_why)}</span>
+      )}
     </li>
   );
 }

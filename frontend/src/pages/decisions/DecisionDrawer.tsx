@@ -9,7 +9,7 @@ import { TimeAgo } from "../../components/TimeAgo";
 import { useDecision } from "../../hooks/useDecisions";
 import { useMe } from "../../hooks/useMe";
 import { useScope } from "../../hooks/useScope";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import { integer } from "../../lib/format";
 import { Candidates } from "./Candidates";
 import classes from "./Decisions.module.css";
@@ -45,11 +45,11 @@ function Detail({ decision }: { decision: Decision }) {
             )}
           </span>
         </div>
-        <p className={classes.summary}>{decision.summary}</p>
+        <p className={classes.summary}>{say(decision.summary)}</p>
       </div>
       <section>
         <h3>{words.why}</h3>
-        <p className={classes.whyText}>{decision.why}</p>
+        <p className={classes.whyText}>{say(decision.why)}</p>
       </section>
       <section>
         <h3>{words.chosen}</h3>

@@ -1,7 +1,7 @@
 import type { Decision } from "../../api/fleet";
 import type { Column } from "../../components/DataTable";
 import { TimeAgo } from "../../components/TimeAgo";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import { integer, NONE } from "../../lib/format";
 import classes from "./Decisions.module.css";
 import { KindPill } from "./KindPill";
@@ -34,12 +34,12 @@ export function decisionColumns(open: (id: string) => void): Column<Decision>[] 
           <button
             type="button"
             className={classes.link}
-            aria-label={t.decisions.detail.open(d.summary)}
+            aria-label={t.decisions.detail.open(say(d.summary))}
             onClick={() => open(d.id)}
           >
-            {d.summary}
+            {say(d.summary)}
           </button>
-          <span className={classes.why}>{d.why}</span>
+          <span className={classes.why}>{say(d.why)}</span>
           {d.count > 1 && (
             <span className={`${classes.sub} num`}>
               {t.decisions.detail.repeated(integer(d.count))} <TimeAgo at={d.last_at} />

@@ -20,7 +20,7 @@ import { useClasses } from "../../hooks/useClasses";
 import { useCreateDeployment } from "../../hooks/useDeployments";
 import { useModels } from "../../hooks/useModels";
 import { useScope } from "../../hooks/useScope";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import { integer, percent } from "../../lib/format";
 import { slugError, toSlug } from "../../lib/slug";
 import { kvMibFor } from "../models/modelFit";
@@ -47,7 +47,7 @@ function tokensIn(model: Model, mib: number): number {
 /** A model that is not ready is listed with what it waits for, so that nobody looks for it in vain. */
 function toOption(model: Model) {
   if (model.state === "ready") return { value: model.id, label: model.name };
-  const state = model.state === "failed" ? model.reason || t.states.failed : percent(model.progress);
+  const state = model.state === "failed" ? say(model.reason) || t.states.failed : percent(model.progress);
   return { value: model.id, label: t.deployments.form.notReady(model.name, state), disabled: true };
 }
 

@@ -10,7 +10,7 @@ import { Panel } from "../../components/Panel";
 import { TimeAgo } from "../../components/TimeAgo";
 import { useDeploymentEvents } from "../../hooks/useDeployments";
 import { useScope } from "../../hooks/useScope";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import { integer } from "../../lib/format";
 import classes from "./Events.module.css";
 
@@ -78,15 +78,15 @@ function Event({ event }: { event: DeploymentEvent }) {
   return (
     <li className={classes.event} data-tone={TONES[event.kind]}>
       <div className={classes.head}>
-        <strong>{named ?? event.summary}</strong>
+        <strong>{named ?? say(event.summary)}</strong>
         <span className={classes.sub}>
           <TimeAgo at={event.at} /> · {words.by(whoOf(event.actor))}
           {event.count > 1 && ` · ${words.times(integer(event.count))}`}
         </span>
         <Explain event={event} />
       </div>
-      {told && <p className={classes.text}>{told}</p>}
-      {event.reason && event.reason !== told && <p className={classes.text}>{event.reason}</p>}
+      {told && <p className={classes.text}>{say(told)}</p>}
+      {event.reason && event.reason !== told && <p className={classes.text}>{say(event.reason)}</p>}
       {event.before && event.after && event.kind.startsWith("deployment.") && (
         <Changes before={event.before} after={event.after} />
       )}
@@ -104,7 +104,7 @@ function Explain({ event }: { event: DeploymentEvent }) {
       to="/t/$scope/decisions"
       params={{ scope: current?.slug ?? "" }}
       search={{ decision: event.id, range: "30d" }}
-      aria-label={words.explainNamed(event.summary)}
+      aria-label={words.explainNamed(say(event.summary))}
     >
       {words.explain}
     </Link>

@@ -11,7 +11,7 @@ import { StatePill } from "../../components/StatePill";
 import { UrlTabs } from "../../components/UrlTabs";
 import { useDeployment } from "../../hooks/useDeployments";
 import { useScope } from "../../hooks/useScope";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import { DeploymentEvents } from "./DeploymentEvents";
 import { DeploymentFacts } from "./DeploymentFacts";
 import { DeploymentMenu } from "./DeploymentMenu";
@@ -56,7 +56,7 @@ function Shown({ deployment }: { deployment: Deployment }) {
             <OwnerBadge deployment={deployment} />
           </>
         }
-        subtitle={deployment.state.reason}
+        subtitle={say(deployment.state.reason)}
       >
         <Actions deployment={deployment} />
       </PageHeader>

@@ -4,7 +4,7 @@ import { IconCircleCheck, IconCircleX } from "@tabler/icons-react";
 import type { FitRequest } from "../../api/types";
 import { Hint } from "../../components/Hint";
 import { useFit } from "../../hooks/useModels";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import { bytes } from "../../lib/format";
 import classes from "./FitCheck.module.css";
 
@@ -64,14 +64,14 @@ export function FitCheck({ model, request }: Props) {
           <li key={d.device_id}>
             <span>{`${d.node} · ${d.device}`}</span>
             <span className={`${classes.verdict} num`} data-fits={d.fits}>
-              {d.fits ? words.free(bytes(d.free_bytes)) : d.reason}
+              {d.fits ? words.free(bytes(d.free_bytes)) : say(d.reason)}
             </span>
           </li>
         ))}
       </ul>
       {!fits && (
         <p className={classes.wait}>
-          {fit.data.reason} {words.wait}
+          {say(fit.data.reason)} {words.wait}
         </p>
       )}
     </section>

@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 import type { Deployment } from "../../api/types";
 import { useReplicas } from "../../hooks/useReplicas";
 import { useScope } from "../../hooks/useScope";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import classes from "./Deployments.module.css";
 
 /** While a deployment waits to be tried again its own reason is the wait; what failed stands with the ended replica. */
@@ -15,7 +15,7 @@ export function LastFailure({ deployment }: { deployment: Deployment }) {
   if (!failed || failed.reason === deployment.state.reason) return null;
   return (
     <p className={classes.failure} role="status" data-testid="last-failure">
-      {t.deployments.lastFailure(failed.reason)}{" "}
+      {t.deployments.lastFailure(say(failed.reason))}{" "}
       <Link
         to="/t/$scope/deployments/$id"
         params={{ scope: current?.slug ?? "", id: deployment.id }}

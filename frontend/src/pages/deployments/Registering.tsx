@@ -1,7 +1,7 @@
 import { Loader } from "@mantine/core";
 import cell from "../../components/Cell.module.css";
 import { useModels } from "../../hooks/useModels";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import { percent } from "../../lib/format";
 import classes from "./Deployments.module.css";
 
@@ -13,7 +13,7 @@ export function Registering() {
     <div key={model.id} className={classes.notice} role="status" data-testid="registering">
       <Loader size={14} aria-hidden="true" />
       {t.deployments.registering(model.name, percent(model.progress))}
-      {model.reason && <span className={cell.sub}>{model.reason}</span>}
+      {model.reason && <span className={cell.sub}>{say(model.reason)}</span>}
     </div>
   ));
 }

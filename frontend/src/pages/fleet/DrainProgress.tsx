@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import type { Drain, Node } from "../../api/fleet";
 import { TimeAgo } from "../../components/TimeAgo";
 import { useScope } from "../../hooks/useScope";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import classes from "./Drain.module.css";
 
 /** How far the drain of a node is: what has left, and each replica that is still there with what it waits for. */
@@ -25,7 +25,7 @@ export function DrainProgress({ node }: { node: Node }) {
         <span>{words.progress(gone, drain.total)}</span>
       </div>
       <Progress value={share} size={6} radius="xl" aria-label={words.label(node.name)} />
-      {drain.reason && drain.state !== "done" && <p className={classes.reason}>{drain.reason}</p>}
+      {drain.reason && drain.state !== "done" && <p className={classes.reason}>{say(drain.reason)}</p>}
       <Leaving drain={drain} />
       <p className={classes.by}>
         <TimeAgo at={drain.requested_at} /> · {words.by(drain.requested_by)}
@@ -54,7 +54,7 @@ function Leaving({ drain }: { drain: Drain }) {
             {move.successor &&
               ` · ${move.successor_node ? words.successor(move.successor_node) : words.successorPending}`}
           </span>
-          {move.reason && <span className={classes.reason}>{move.reason}</span>}
+          {move.reason && <span className={classes.reason}>{say(move.reason)}</span>}
         </li>
       ))}
     </ul>

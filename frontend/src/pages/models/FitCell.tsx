@@ -1,7 +1,7 @@
 import { Skeleton, Tooltip } from "@mantine/core";
 import type { Model } from "../../api/types";
 import { useFit } from "../../hooks/useModels";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import { integer, NONE } from "../../lib/format";
 import classes from "./Models.module.css";
 import { defaultFit } from "./modelFit";
@@ -27,9 +27,9 @@ export function FitCell({ model }: { model: Model }) {
       <span className={`${classes.good} num`}>{room === 1 ? words.one : words.fits(integer(room))}</span>
     );
   }
-  const reasons = [...new Set(devices.map((d) => `${d.node}: ${d.reason}`))];
+  const reasons = [...new Set(devices.map((d) => `${d.node}: ${say(d.reason)}`))];
   return (
-    <Tooltip label={reasons.join("\n") || fit.data.reason}>
+    <Tooltip label={reasons.join("\n") || say(fit.data.reason)}>
       <span className={classes.bad} tabIndex={0}>
         {devices.length ? words.none : words.noDevice}
       </span>

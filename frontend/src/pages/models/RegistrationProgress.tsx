@@ -1,6 +1,6 @@
 import { Progress } from "@mantine/core";
 import type { Model } from "../../api/types";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import { bytes, milliseconds, percent } from "../../lib/format";
 import classes from "./Models.module.css";
 import { secondsLeft } from "./rate";
@@ -28,7 +28,7 @@ export function RegistrationProgress({ model }: { model: Model }) {
         aria-label={words.label(model.name)}
         animated={model.state === "registering"}
       />
-      <div className={`${classes.sub} num`}>{detail.join(" · ") || model.reason || "\u00a0"}</div>
+      <div className={`${classes.sub} num`}>{detail.join(" · ") || say(model.reason) || "\u00a0"}</div>
     </div>
   );
 }

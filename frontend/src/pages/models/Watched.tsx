@@ -7,7 +7,7 @@ import { FormError } from "../../components/FormError";
 import { Loaded } from "../../components/Loaded";
 import { useModel, useSteerModel } from "../../hooks/useModels";
 import { useScope } from "../../hooks/useScope";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import classes from "./Models.module.css";
 import { RegistrationProgress } from "./RegistrationProgress";
 
@@ -66,7 +66,7 @@ export function Refused({ model }: { model: Model }) {
   return (
     <p className={classes.refused} role="alert" data-testid="refused">
       <strong>{model.state === "cancelled" ? words.cancelled : words.refused}</strong>
-      {model.reason}
+      {say(model.reason)}
     </p>
   );
 }

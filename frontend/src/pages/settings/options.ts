@@ -1,10 +1,10 @@
 import type { Setting } from "../../api/types";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import { decimal } from "../../lib/format";
 
-/** What an option is for, in the language in use; the server's own words where there is no translation. */
+/** What an option is for, in the language in use; the server's own words where it has no translation. */
 export function describe(setting: Setting): string {
-  return t.settings.descriptions[setting.key] ?? setting.description;
+  return say(setting.description);
 }
 
 /** A value as it is read: with its unit, a switch as a word. */

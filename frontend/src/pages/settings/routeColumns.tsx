@@ -4,7 +4,7 @@ import type { AlertRoute } from "../../api/types";
 import { ACTIONS, type Column } from "../../components/DataTable";
 import { ObjectMenu } from "../../components/ObjectMenu";
 import { TimeAgo } from "../../components/TimeAgo";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import classes from "./Settings.module.css";
 
 interface Verbs {
@@ -43,7 +43,7 @@ function Delivery({ route }: { route: AlertRoute }) {
       <span>
         {words.deliveries[last.state] ?? last.state} <TimeAgo at={last.at} />
       </span>
-      {last.error && <span className={classes.note}>{last.error}</span>}
+      {last.error && <span className={classes.note}>{say(last.error)}</span>}
     </span>
   );
 }

@@ -5,7 +5,7 @@ import type { ServiceClassDetail } from "../../api/types";
 import { Facts } from "../../components/Facts";
 import { Panel } from "../../components/Panel";
 import { useScope } from "../../hooks/useScope";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import { integer, milliseconds, NONE, percent } from "../../lib/format";
 import { price } from "../../lib/money";
 import { ttftLine } from "./promise";
@@ -75,7 +75,7 @@ export function ClassCard({ level, onEdit, onDelete }: Props) {
         </Group>
       }
     >
-      <p className={classes.about}>{level.description || "\u00a0"}</p>
+      <p className={classes.about}>{say(level.description) || "\u00a0"}</p>
       <Facts rows={rows} />
       {level.contracts_open === 0 ? (
         <span className={classes.unused}>{words.usedBy("0", 0)}</span>
