@@ -68,13 +68,15 @@ const STEPS: [Intl.RelativeTimeFormatUnit, number][] = [
   ["minute", 60],
 ];
 
+/** What is past counts by what has passed; what is to come by the nearest: a term of 30 days begins as 30, not as 29. */
 export function ago(iso: string | null | undefined, nowMs: number = Date.now()): string {
   if (!iso) return NONE;
   const seconds = (new Date(iso).getTime() - nowMs) / 1000;
+  const whole = seconds > 0 ? Math.round : Math.trunc;
   for (const [unit, size] of STEPS) {
-    if (Math.abs(seconds) >= size) return relative.format(Math.trunc(seconds / size), unit);
+    if (Math.abs(seconds) >= size) return relative.format(whole(seconds / size), unit);
   }
-  return relative.format(Math.trunc(seconds), "second");
+  return relative.format(whole(seconds), "second");
 }
 
 /** English dates are written day first, hours to 24, as logs are. */

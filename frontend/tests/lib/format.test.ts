@@ -51,5 +51,7 @@ test("a time is told by its largest whole unit", () => {
   expect(ago("2026-11-29T11:59:30Z", now)).toBe("30 sec. ago");
   expect(ago("2026-11-29T09:01:00Z", now)).toBe("2 hr. ago");
   expect(ago("2026-12-06T13:00:00Z", now)).toBe("in 7 days");
+  expect(ago("2026-12-06T11:59:40Z", now)).toBe("in 7 days");
+  expect(ago("2026-11-29T12:59:40Z", now)).toBe("in 60 min.");
   expect(ago(null, now)).toBe(NONE);
 });
