@@ -92,13 +92,14 @@ class Cut:
 
 @dataclass(frozen=True)
 class Board:
-    """One type of GPU. ``sms``: of the whole GPU, outside MIG. ``evidence``: how well each field is known."""
+    """One type of GPU. ``sms`` and bandwidth: of the whole GPU, outside MIG. ``evidence``: how well fields are known."""
 
     key: str
     name: str
     pci_device_ids: tuple[str, ...]
     architecture: str
     sms: int
+    bandwidth_gb_per_s: int
     mig: Cut
     parts: tuple[int, ...]
     mps_chunk_sms: int
@@ -174,6 +175,7 @@ def _board(key: str, row: Mapping[str, Any], parts: tuple[int, ...]) -> Board:
         pci_device_ids=tuple(row["pci_device_ids"]),
         architecture=row["architecture"],
         sms=row["sms"],
+        bandwidth_gb_per_s=row["bandwidth_gb_per_s"],
         mig=cut,
         parts=parts,
         mps_chunk_sms=row["mps"]["chunk_sms"],

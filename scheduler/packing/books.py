@@ -1,0 +1,175 @@
+"""Who sits where, kept while a plan is made: the one place that says whether a seat is legal.
+
+A GPU is empty, or it has a kind (whole, MIG, MPS, time-slices) until its last seat goes; shares belong to one trust
+domain. Its state says which units are taken. GPUs that look alike to a newcomer are kept together, so that a decision
+looks at groups of GPUs, not at GPUs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from scheduler.geometry.layouts import Layouts, Placement, layouts
+from scheduler.packing.model import Fleet, Gpu, Isolation, Seat, Slot, Spread
+
+
+class Illegal(ValueError):
+    """The seat cannot be: its units are taken, the GPU is cut otherwise, or replicas would be too near."""
+
+
+class Room(NamedTuple):
+    """What a newcomer sees of a GPU. ``kind`` None: empty. ``trust``: whose shares these are, else empty."""
+
+    board: str
+    kinds: frozenset[Isolation]
+    kind: Isolation | None
+    trust: str
+    state: int
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What one GPU holds."""
+
+    gpu: Gpu
+    number: int
+    room: Room
+    seats: dict[str, Seat]
+
+
+class Books:
+    """Seats of ``fleet``, which must be legal; ``put`` and ``take`` change them. ``buckets``: GPUs by their room."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.seats: dict[str, Seat] = {}
+        self.buckets: dict[Room, set[int]] = {}
+        self.gpus = fleet.gpus
+        self._taken: dict[str, _Taken] = {}
+        self._of: dict[str, dict[str, Seat]] = {}
+        self._near: dict[str, Counter[tuple[Spread, str]]] = {}
+        self.active: Counter[str] = Counter()
+        for number, gpu in enumerate(fleet.gpus):
+            room = Room(gpu.board, gpu.kinds, None, "", 0)
+            self._taken[gpu.id] = _Taken(gpu, number, room, {})
+            if gpu.takes_new:
+                self.buckets.setdefault(room, set()).add(number)
+        for seat in fleet.seats:
+            self.put(seat, Spread.NONE)
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    def room(self, gpu: str) -> Room:
+        return self._taken[gpu].room
+
+    def on(self, gpu: str) -> tuple[Seat, ...]:
+        return tuple(self._taken[gpu].seats.values())
+
+    def gpu(self, gpu: str) -> Gpu:
+        return self._taken[gpu].gpu
+
+    def of(self, demand: str) -> tuple[Seat, ...]:
+        return tuple(self._of.get(demand, {}).values())
+
+    def too_near(self, demand: str, spread: Spread, gpu: Gpu) -> bool:
+        """Whether a replica of ``demand`` sits where ``spread`` allows no second."""
+        near = self._near.get(demand)
+        return near is not None and spread is not Spread.NONE and near[spread, _where(gpu, spread)] > 0
+
+    def neighbours(self, demand: str, spread: Spread, gpu: Gpu) -> int:
+        """How many replicas of ``demand`` share ``gpu``'s node or fault domain."""
+        near = self._near.get(demand)
+        return near[spread, _where(gpu, spread)] if near is not None else 0
+
+    def why_not(self, seat: Seat, spread: Spread) -> str:
+        """Why ``seat`` cannot be put; empty where it can."""
+        taken = self._taken.get(seat.gpu)
+        if taken is None:
+            return f"there is no GPU {seat.gpu}"
+        if seat.replica in self.seats:
+            return f"{seat.replica} sits already, on {self.seats[seat.replica].gpu}"
+        if self.too_near(seat.demand, spread, taken.gpu):
+            return f"a replica of {seat.demand} is on the same {spread.name.lower()} as {seat.gpu}"
+        return _why_no_room(taken.room, seat)
+
+    # --- changing -------------------------------------------------------------------------------------------------
+
+    def put(self, seat: Seat, spread: Spread = Spread.NONE) -> None:
+        """Raises ``Illegal``."""
+        reason = self.why_not(seat, spread)
+        if reason:
+            raise Illegal(reason)
+        taken = self._taken[seat.gpu]
+        bit = 1 << _placement(seat).index
+        trust = "" if seat.slot.kind.mixes_trust else seat.trust
+        self._change(taken, taken.room._replace(kind=seat.slot.kind, trust=trust, state=taken.room.state | bit))
+        taken.seats[seat.replica] = seat
+        self.seats[seat.replica] = seat
+        self._of.setdefault(seat.demand, {})[seat.replica] = seat
+        near = self._near.setdefault(seat.demand, Counter())
+        for spread_ in (Spread.GPU, Spread.NODE, Spread.DOMAIN):
+            near[spread_, _where(taken.gpu, spread_)] += 1
+        self.active[seat.slot.board] += len(taken.seats) == 1
+
+    def take(self, replica: str) -> Seat:
+        """Removes and returns the seat of ``replica``. Raises ``KeyError``."""
+        seat = self.seats.pop(replica)
+        taken = self._taken[seat.gpu]
+        del taken.seats[replica]
+        del self._of[seat.demand][replica]
+        state = taken.room.state & ~(1 << _placement(seat).index)
+        empty = Room(taken.gpu.board, taken.gpu.kinds, None, "", 0)
+        self._change(taken, taken.room._replace(state=state) if taken.seats else empty)
+        near = self._near[seat.demand]
+        for spread in (Spread.GPU, Spread.NODE, Spread.DOMAIN):
+            near[spread, _where(taken.gpu, spread)] -= 1
+        self.active[seat.slot.board] -= not taken.seats
+        return seat
+
+    def _change(self, taken: _Taken, room: Room) -> None:
+        if taken.gpu.takes_new:
+            bucket = self.buckets[taken.room]
+            bucket.discard(taken.number)
+            if not bucket:
+                del self.buckets[taken.room]
+            self.buckets.setdefault(room, set()).add(taken.number)
+        taken.room = room
+
+    # --- the whole ------------------------------------------------------------------------------------------------
+
+    def rooms(self) -> Iterator[tuple[Gpu, Room]]:
+        for taken in self._taken.values():
+            yield taken.gpu, taken.room
+
+    def snapshot(self) -> Fleet:
+        return Fleet(self.fleet.gpus, tuple(self.seats.values()), self.fleet.cached)
+
+
+def _why_no_room(room: Room, seat: Seat) -> str:
+    slot, why = seat.slot, ""
+    if slot.board != room.board or slot.kind not in room.kinds:
+        why = f"{seat.gpu} is no {slot.board} that can be {slot.kind.label}"
+    elif room.kind not in (None, slot.kind):
+        why = f"{seat.gpu} is {room.kind.label if room.kind is not None else None}, not {slot.kind.label}"
+    elif room.kind is not None and not slot.kind.mixes_trust and room.trust != seat.trust:
+        why = f"{seat.gpu} is shared within {room.trust}, not with {seat.trust}"
+    elif not table_of(slot).can_add(room.state, _placement(seat)):
+        why = f"{slot.profile} at {seat.start} is not free on {seat.gpu}: {table_of(slot).describe(room.state)}"
+    return why
+
+
+def _placement(seat: Seat) -> Placement:
+    return layouts(seat.slot.board, seat.slot.kind.cut).placement(seat.slot.profile, seat.start)
+
+
+def table_of(slot: Slot) -> Layouts:
+    return layouts(slot.board, slot.kind.cut)
+
+
+def _where(gpu: Gpu, spread: Spread) -> str:
+    if spread is Spread.GPU:
+        return gpu.id
+    return gpu.node if spread is Spread.NODE else gpu.domain
