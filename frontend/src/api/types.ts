@@ -5,6 +5,7 @@ type Schemas = components["schemas"];
 
 export type Me = Schemas["Me"];
 export type Key = Schemas["Key"];
+export type CreatedKey = Schemas["CreatedKey"];
 export type KeyCreate = Schemas["KeyCreateRequest"];
 export type ServiceClass = Schemas["ServiceClass"];
 export type ServiceClassDetail = Schemas["ServiceClassDetail"];
@@ -12,6 +13,7 @@ export type ClassCreate = Schemas["ServiceClassWriteRequest"];
 export type ClassChange = Schemas["PatchedServiceClassChangeRequest"];
 export type Deployment = Schemas["Deployment"];
 export type DeploymentCreate = Schemas["DeploymentCreateRequest"];
+export type DeploymentChange = Schemas["PatchedDeploymentChangeRequest"];
 export type FitRequest = Schemas["FitSettingsRequest"];
 export type Model = Schemas["Model"];
 export type Replica = Schemas["Replica"];

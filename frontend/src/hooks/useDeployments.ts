@@ -1,7 +1,8 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery } from "@tanstack/react-query";
 import { api, collect, cursorOf, unwrap } from "../api/client";
 import type { EventPage } from "../api/fleet";
-import type { DeploymentCreate } from "../api/types";
+import type { DeploymentChange, DeploymentCreate } from "../api/types";
+import { useEdit } from "./useEdit";
 import type { ListQuery } from "./useList";
 import { useRefresh } from "./useRefresh";
 
@@ -50,9 +51,11 @@ export function useDeployment(id: string) {
   });
 }
 
+const CHANGED = ["deployments", "replicas", "contracts", "events"];
+
 /** Not waited for: the window closes once the change is taken, however long the lists take to follow. */
 function useDeploymentsRefresh() {
-  const refresh = useRefresh(["deployments", "replicas", "contracts", "events"]);
+  const refresh = useRefresh(CHANGED);
   return () => void refresh();
 }
 
@@ -61,6 +64,17 @@ export function useCreateDeployment() {
   return useMutation({
     mutationFn: (body: DeploymentCreate) => unwrap(api.POST("/api/v1/deployments", { body })),
     onSuccess,
+  });
+}
+
+export function useEditDeployment(id: string | undefined) {
+  const params = { path: { id: id ?? "" } };
+  return useEdit({
+    key: id === undefined ? null : ["deployments", id],
+    read: () => api.GET("/api/v1/deployments/{id}", { params }),
+    write: (body: DeploymentChange, headers) =>
+      api.PATCH("/api/v1/deployments/{id}", { params, headers, body }),
+    refresh: CHANGED,
   });
 }
 

@@ -97,6 +97,15 @@ export const enDeployments = {
     submit: "Create deployment",
     done: (name: string) => `${name} is created and being placed`,
   },
+  edit: {
+    open: "Edit settings",
+    title: (name: string) => `Settings of ${name}`,
+    live: "These hold from the next request on; no replica restarts. New replicas take requests once they are ready, those that go finish their answers first.",
+    stopFirst:
+      "The rest is what replicas are started with: stop the deployment to change it. To change it without a pause, clone it, change the clone and move your traffic.",
+    stopped: "The rest is what replicas are started with: it holds from the next start on.",
+    done: (name: string) => `${name} is changed`,
+  },
   fit: {
     title: "Fit check",
     hint: "Predicted from the model's headers: weights, KV cache and workspace of one replica, against the memory that is free on each device now.",

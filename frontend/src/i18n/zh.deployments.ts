@@ -97,6 +97,15 @@ export const zhDeployments: typeof enDeployments = {
     submit: "创建部署",
     done: (name) => `${name} 已创建，正在放置`,
   },
+  edit: {
+    open: "编辑设置",
+    title: (name) => `${name} 的设置`,
+    live: "以上设置从下一个请求起生效，副本不会重启。新副本就绪后才接收请求，减少的副本会先完成已有的回答。",
+    stopFirst:
+      "其余设置在副本启动时使用：请先停止部署再修改。如需不中断地修改，请克隆部署，修改克隆后再切换流量。",
+    stopped: "其余设置在副本启动时使用：从下次启动起生效。",
+    done: (name) => `${name} 已修改`,
+  },
   fit: {
     title: "容量检查",
     hint: "由模型头信息预测：一个副本的权重、KV 缓存和工作区，对比每台设备当前的空闲内存。",

@@ -1,6 +1,14 @@
 import { expect, test } from "vitest";
 import { ApiError } from "../../src/api/errors";
-import { fieldOf, INITIAL, toCreate, toFit } from "../../src/pages/deployments/deploymentForm";
+import type { Deployment } from "../../src/api/types";
+import {
+  fieldOf,
+  fromDeployment,
+  INITIAL,
+  toChange,
+  toCreate,
+  toFit,
+} from "../../src/pages/deployments/deploymentForm";
 
 test("what is sent says bf16 and auto until another is chosen", () => {
   expect(toFit(INITIAL)).toEqual({
@@ -41,4 +49,36 @@ test.each([
 
 test("what is no answer of the API stands at no field", () => {
   expect(fieldOf(new Error("offline"))).toBeNull();
+});
+
+const deployment = {
+  id: "dep_1",
+  tenant: { id: "ten_1", name: "Acme", slug: "acme" },
+  name: "chat",
+  model: { id: "mdl_1", name: "small" },
+  service_class: { id: "cls_1", name: "interactive" },
+  desired_state: "running",
+  replica_count: 2,
+  engine: "native",
+  dtype: "bf16",
+  max_model_len: null,
+  max_num_seqs: 32,
+  kv_bytes: 1000 * 1000 * 1000,
+  kv_dtype: "auto",
+  default_max_tokens: 512,
+} as unknown as Deployment;
+
+test("an edit sends what was changed and nothing else, also where memory is no whole MiB", () => {
+  const was = fromDeployment(deployment);
+  expect(toChange({ ...was }, was)).toEqual({});
+  expect(toChange({ ...was, replicas: 3, default_max_tokens: 64 }, was)).toEqual({
+    replica_count: 3,
+    default_max_tokens: 64,
+  });
+  expect(toChange({ ...was, kv_mib: 512, max_model_len: 2048 }, was)).toEqual({
+    kv_bytes: 536870912,
+    max_model_len: 2048,
+  });
+  const bounded = { ...was, max_model_len: 2048 };
+  expect(toChange({ ...bounded, max_model_len: "" }, bounded)).toEqual({ max_model_len: null });
 });

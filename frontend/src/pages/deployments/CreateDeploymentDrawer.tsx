@@ -21,28 +21,14 @@ import { useCreateDeployment } from "../../hooks/useDeployments";
 import { useModels } from "../../hooks/useModels";
 import { useScope } from "../../hooks/useScope";
 import { say, t } from "../../i18n";
-import { integer, percent } from "../../lib/format";
+import { percent } from "../../lib/format";
 import { slugError, toSlug } from "../../lib/slug";
 import { kvMibFor } from "../models/modelFit";
 import { classLine } from "./classLine";
 import classes from "./Deployments.module.css";
-import {
-  DTYPES,
-  ENGINES,
-  fieldOf,
-  INITIAL,
-  KV_DTYPES,
-  MIB,
-  toCreate,
-  toFit,
-  type Values,
-} from "./deploymentForm";
+import { fieldOf, INITIAL, toCreate, toFit, type Values } from "./deploymentForm";
+import { EngineFields } from "./EngineFields";
 import { FitCheck } from "./FitCheck";
-
-/** How many tokens of K and V the memory holds. */
-function tokensIn(model: Model, mib: number): number {
-  return Math.floor((mib * MIB) / Math.max(1, model.kv_bytes_per_token));
-}
 
 /** A model that is not ready is listed with what it waits for, so that nobody looks for it in vain. */
 function toOption(model: Model) {
@@ -146,48 +132,14 @@ export function CreateDeploymentDrawer({ opened, model: given, onClose }: Props)
           </Group>
         </UnstyledButton>
         <Collapse expanded={advanced}>
-          <div className={classes.two}>
-            <Select
-              label={words.engine}
-              data={ENGINES.map((value) => ({ value, label: words.engines[value] }))}
-              allowDeselect={false}
-              {...form.getInputProps("engine")}
-            />
-            <Select
-              label={words.dtype}
-              data={[...DTYPES]}
-              allowDeselect={false}
-              {...form.getInputProps("dtype")}
-            />
-            <NumberInput
-              label={words.maxLen}
-              placeholder={chosen ? String(chosen.context_length) : undefined}
-              min={16}
-              thousandSeparator
-              {...form.getInputProps("max_model_len")}
-            />
-            <NumberInput label={words.maxSeqs} min={1} max={1024} {...form.getInputProps("max_num_seqs")} />
-            <NumberInput
-              label={words.kv}
-              min={1}
-              suffix=" MiB"
-              description={chosen && words.kvHint(integer(tokensIn(chosen, form.values.kv_mib)))}
-              thousandSeparator
-              {...form.getInputProps("kv_mib")}
-            />
-            <Select
-              label={words.kvDtype}
-              data={KV_DTYPES.map((value) => ({ value, label: words.kvDtypes[value] }))}
-              allowDeselect={false}
-              {...form.getInputProps("kv_dtype")}
-            />
-            <NumberInput
-              label={words.maxTokens}
-              min={1}
-              thousandSeparator
-              {...form.getInputProps("default_max_tokens")}
-            />
-          </div>
+          <EngineFields form={form} model={chosen} />
+          <NumberInput
+            mt="sm"
+            label={words.maxTokens}
+            min={1}
+            thousandSeparator
+            {...form.getInputProps("default_max_tokens")}
+          />
         </Collapse>
         <FitCheck model={form.values.model || null} request={toFit(form.values)} />
         <FormError error={fieldOf(create.error) ? null : create.error} />

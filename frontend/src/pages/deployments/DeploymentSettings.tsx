@@ -1,12 +1,18 @@
+import { Button } from "@mantine/core";
 import type { Deployment } from "../../api/types";
 import { Panel } from "../../components/Panel";
 import { TimeAgo } from "../../components/TimeAgo";
+import { useUrl } from "../../hooks/useUrl";
 import { t } from "../../i18n";
 import { bytes, integer } from "../../lib/format";
+import { useMayChange } from "./DeploymentMenu";
 import classes from "./DeploymentSettings.module.css";
+import { EditDeploymentDrawer } from "./EditDeploymentDrawer";
 
 export function DeploymentSettings({ deployment: d }: { deployment: Deployment }) {
   const words = t.deployments.form;
+  const mayChange = useMayChange(d);
+  const { values, set } = useUrl();
   const engines = words.engines as Record<string, string>;
   const kvDtypes = words.kvDtypes as Record<string, string>;
   const rows: [string, React.ReactNode][] = [
@@ -27,7 +33,16 @@ export function DeploymentSettings({ deployment: d }: { deployment: Deployment }
     [t.deployments.columns.created, <TimeAgo key="created" at={d.created_at} />],
   ];
   return (
-    <Panel title={t.deployments.tabs.settings}>
+    <Panel
+      title={t.deployments.tabs.settings}
+      aside={
+        mayChange && (
+          <Button size="xs" variant="default" onClick={() => set({ edit: d.id }, true)}>
+            {t.deployments.edit.open}
+          </Button>
+        )
+      }
+    >
       <dl className={classes.list}>
         {rows.map(([label, value]) => (
           <div key={label}>
@@ -36,6 +51,10 @@ export function DeploymentSettings({ deployment: d }: { deployment: Deployment }
           </div>
         ))}
       </dl>
+      <EditDeploymentDrawer
+        id={mayChange ? values.edit : undefined}
+        onClose={() => set({ edit: undefined })}
+      />
     </Panel>
   );
 }

@@ -1,5 +1,5 @@
 import { ApiError } from "../../api/errors";
-import type { DeploymentCreate, FitRequest } from "../../api/types";
+import type { Deployment, DeploymentChange, DeploymentCreate, FitRequest } from "../../api/types";
 
 export const MIB = 1 << 20;
 export const ENGINES = ["native", "vllm"] as const;
@@ -61,6 +61,32 @@ export function toCreate(values: Values, tenant: string): DeploymentCreate {
     replica_count: values.replicas,
     default_max_tokens: values.default_max_tokens,
   };
+}
+
+export function fromDeployment(d: Deployment): Values {
+  return {
+    tenant: d.tenant.id,
+    name: d.name,
+    model: d.model.id,
+    service_class: d.service_class.id,
+    replicas: d.replica_count,
+    engine: d.engine,
+    dtype: d.dtype,
+    max_model_len: d.max_model_len ?? "",
+    max_num_seqs: d.max_num_seqs,
+    kv_mib: d.kv_bytes / MIB,
+    kv_dtype: d.kv_dtype,
+    default_max_tokens: d.default_max_tokens,
+  };
+}
+
+/** Only what was changed: a field that was left alone is nobody's wish. */
+export function toChange(values: Values, was: Values): DeploymentChange {
+  const now = { ...toCreate(values, ""), tenant: undefined, name: undefined };
+  const before = toCreate(was, "");
+  const differs = ([name, value]: [string, unknown]) =>
+    value !== undefined && value !== before[name as keyof typeof before];
+  return Object.fromEntries(Object.entries(now).filter(differs));
 }
 
 /** What the API calls them. The tenant is no field of the form where the page is one tenant's. */
