@@ -35,6 +35,7 @@ export const enOverview = {
   noRequests: "No requests in this time.",
   noneLate: "Every request was good.",
   of: (n: string) => `of ${n}`,
+  below: (target: string) => `below ${target}`,
   promised: (limit: string) => `promised ${limit}`,
   tiles: {
     attainment: {

@@ -25,6 +25,7 @@ export const zhOverview: typeof enOverview = {
   noRequests: "此时段没有请求。",
   noneLate: "所有请求都达标。",
   of: (n) => `共 ${n}`,
+  below: (target) => `低于目标 ${target}`,
   promised: (limit) => `承诺 ${limit}`,
   tiles: {
     attainment: {

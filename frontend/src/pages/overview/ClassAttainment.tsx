@@ -17,16 +17,19 @@ interface Props {
 
 export function ClassAttainment({ loading, rows, classes: levels }: Props) {
   const { current } = useScope();
-  const seen = rows.filter(([, f]) => f.offered > 0);
+  const targetOf = (name: string) => levels.find((c) => c.name === name)?.attainment_target ?? 0.95;
+  const kept = ([name, f]: [string, Figures]) => (f.attainment ?? 0) >= targetOf(name);
+  // Broken promises first, each group by name as it comes
+  const seen = rows.filter(([, f]) => f.offered > 0).toSorted((a, b) => Number(kept(a)) - Number(kept(b)));
   return (
     <Panel title={t.overview.byClass} hint={t.overview.byClassHint}>
       {loading && <Loading />}
       {!loading && seen.length === 0 && <p className={classes.none}>{t.overview.noRequests}</p>}
       {seen.map(([name, figures]) => {
-        const target = levels.find((c) => c.name === name)?.attainment_target ?? 0.95;
+        const target = targetOf(name);
         const value = figures.attainment ?? 0;
         return (
-          <div key={name} className={classes.row}>
+          <div key={name} className={classes.row} data-testid={`class-${name}`}>
             <span className={classes.name}>
               <Link
                 className={classes.link}
@@ -40,6 +43,7 @@ export function ClassAttainment({ loading, rows, classes: levels }: Props) {
             <span className={`${classes.value} num`}>
               {percent(figures.attainment)}{" "}
               <span className="muted">{t.overview.of(integer(figures.offered))}</span>
+              {value < target && <b>{t.overview.below(percent(target))}</b>}
             </span>
             <Meter
               value={value}
