@@ -55,7 +55,7 @@ export function CreateKeyModal({ opened, onClose }: { opened: boolean; onClose: 
       closeOnClickOutside={!create.data}
     >
       {create.data ? (
-        <KeyCreated token={create.data.token} onDone={close} />
+        <KeyCreated made={create.data} onDone={close} />
       ) : (
         <form onSubmit={submit} data-testid="create-key-form">
           <Stack gap="sm">

@@ -25,7 +25,7 @@ export function RotateKeyModal({ apiKey, onClose }: { apiKey: Key | null; onClos
       closeOnClickOutside={!rotate.data}
     >
       {rotate.data ? (
-        <KeyCreated token={rotate.data.token} onDone={close} />
+        <KeyCreated made={rotate.data} onDone={close} />
       ) : (
         <form
           onSubmit={(event) => {
