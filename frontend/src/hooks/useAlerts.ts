@@ -1,6 +1,7 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { api, collect, unwrap } from "../api/client";
-import type { AlertRouteChange, AlertRouteCreate } from "../api/types";
+import type { AlertRoute, AlertRouteChange, AlertRouteCreate } from "../api/types";
+import { useAct } from "./useAct";
 import { useCreate } from "./useCreate";
 import { useEdit } from "./useEdit";
 import { useRefresh } from "./useRefresh";
@@ -44,14 +45,22 @@ export function useEditRoute(id: string | undefined) {
   });
 }
 
-export function useRouteAction() {
+export function useDeleteRoute() {
+  return useAct({
+    seen: (route: AlertRoute) => [route.name, route.target, route.events, route.enabled],
+    read: (id) => api.GET("/api/v1/alerts/routes/{id}", { params: { path: { id } } }),
+    write: (id, _: undefined, headers) =>
+      api.DELETE("/api/v1/alerts/routes/{id}", { params: { path: { id } }, headers }),
+    refresh: ["alert-routes"],
+  });
+}
+
+/** Sends a message that says it is a test; changes nothing. */
+export function useTestRoute() {
   const onSuccess = useRefresh(["alert-routes"]);
   return useMutation({
-    mutationFn: async ({ id, verb }: { id: string; verb: "test" | "delete" }): Promise<void> => {
-      const params = { path: { id } };
-      if (verb === "test") await unwrap(api.POST("/api/v1/alerts/routes/{id}/test", { params }));
-      else await unwrap(api.DELETE("/api/v1/alerts/routes/{id}", { params }));
-    },
+    mutationFn: (id: string) =>
+      unwrap(api.POST("/api/v1/alerts/routes/{id}/test", { params: { path: { id } } })),
     onSuccess,
   });
 }

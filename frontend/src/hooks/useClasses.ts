@@ -1,9 +1,9 @@
-import { useMutation, useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { api, collect, unwrap } from "../api/client";
-import type { ClassChange, ClassCreate, ServiceClass } from "../api/types";
+import type { ClassChange, ClassCreate, ServiceClass, ServiceClassDetail } from "../api/types";
+import { useAct } from "./useAct";
 import { useCreate } from "./useCreate";
 import { useEdit } from "./useEdit";
-import { useRefresh } from "./useRefresh";
 
 export function useClasses() {
   return useQuery({
@@ -32,9 +32,11 @@ export function useEditClass(id: string | undefined) {
 }
 
 export function useDeleteClass() {
-  const onSuccess = useRefresh(["classes"]);
-  return useMutation({
-    mutationFn: (id: string) => unwrap(api.DELETE("/api/v1/classes/{id}", { params: { path: { id } } })),
-    onSuccess,
+  return useAct({
+    seen: (level: ServiceClassDetail) => ({ ...level, contracts_open: null, deployments: null }),
+    read: (id) => api.GET("/api/v1/classes/{id}", { params: { path: { id } } }),
+    write: (id, _: undefined, headers) =>
+      api.DELETE("/api/v1/classes/{id}", { params: { path: { id } }, headers }),
+    refresh: ["classes"],
   });
 }

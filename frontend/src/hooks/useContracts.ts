@@ -1,10 +1,10 @@
-import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { api, collect, unwrap } from "../api/client";
 import type { Contract, ContractChange, ContractCreate, ContractState } from "../api/types";
+import { useAct } from "./useAct";
 import { useCreate } from "./useCreate";
 import { useEdit } from "./useEdit";
 import type { ListQuery } from "./useList";
-import { useRefresh } from "./useRefresh";
 
 /** The contracts in force of one tenant, on its own deployments and on others'; `everyones`: without a tenant, all. */
 export function useContracts(tenant: string | undefined, everyones = false) {
@@ -63,10 +63,11 @@ export function useEditContract(id: string | undefined) {
 
 /** Ends it now, or at a time to come. */
 export function useEndContract() {
-  const onSuccess = useRefresh(REFRESH);
-  return useMutation({
-    mutationFn: ({ id, at }: { id: string; at: string | null }) =>
-      unwrap(api.POST("/api/v1/contracts/{id}/end", { params: { path: { id } }, body: { at } })),
-    onSuccess,
+  return useAct({
+    seen: (contract: Contract) => [contract.version, contract.state, contract.valid_until],
+    read: (id) => api.GET("/api/v1/contracts/{id}", { params: { path: { id } } }),
+    write: (id, at: string | null, headers) =>
+      api.POST("/api/v1/contracts/{id}/end", { params: { path: { id } }, headers, body: { at } }),
+    refresh: REFRESH,
   });
 }

@@ -1,7 +1,8 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery } from "@tanstack/react-query";
-import { api, collect, cursorOf, unwrap } from "../api/client";
+import { type Answer, api, collect, cursorOf, unwrap } from "../api/client";
 import type { EventPage } from "../api/fleet";
-import type { DeploymentChange, DeploymentCreate } from "../api/types";
+import type { Deployment, DeploymentChange, DeploymentCreate } from "../api/types";
+import { useAct } from "./useAct";
 import { useEdit } from "./useEdit";
 import type { ListQuery } from "./useList";
 import { useRefresh } from "./useRefresh";
@@ -88,23 +89,26 @@ export type Change =
 
 /** start, stop, scale, clone, delete or reclass one deployment. */
 export function useChangeDeployment() {
-  const onSuccess = useDeploymentsRefresh();
-  return useMutation({
-    onSuccess,
-    mutationFn: async ({ id, change }: { id: string; change: Change }): Promise<void> => {
-      const params = { path: { id } };
-      if (change.verb === "start") await unwrap(api.POST("/api/v1/deployments/{id}/start", { params }));
-      else if (change.verb === "stop") await unwrap(api.POST("/api/v1/deployments/{id}/stop", { params }));
-      else if (change.verb === "delete") await unwrap(api.DELETE("/api/v1/deployments/{id}", { params }));
-      else if (change.verb === "class") {
+  return useAct({
+    seen: (d: Deployment) => [d.desired_state, d.replica_count, d.service_class.id, d.model.id],
+    read: (id) => api.GET("/api/v1/deployments/{id}", { params: { path: { id } } }),
+    write: (id, change: Change, headers): Promise<Answer<unknown>> => {
+      const options = { params: { path: { id } }, headers };
+      if (change.verb === "start") return api.POST("/api/v1/deployments/{id}/start", options);
+      if (change.verb === "stop") return api.POST("/api/v1/deployments/{id}/stop", options);
+      if (change.verb === "delete") return api.DELETE("/api/v1/deployments/{id}", options);
+      if (change.verb === "class") {
         const body = { service_class: change.service_class };
-        await unwrap(api.POST("/api/v1/deployments/{id}/class", { params, body }));
-      } else if (change.verb === "scale") {
-        await unwrap(
-          api.POST("/api/v1/deployments/{id}/scale", { params, body: { replicas: change.replicas } }),
-        );
-      } else
-        await unwrap(api.POST("/api/v1/deployments/{id}/clone", { params, body: { name: change.name } }));
+        return api.POST("/api/v1/deployments/{id}/class", { ...options, body });
+      }
+      if (change.verb === "scale") {
+        return api.POST("/api/v1/deployments/{id}/scale", {
+          ...options,
+          body: { replicas: change.replicas },
+        });
+      }
+      return api.POST("/api/v1/deployments/{id}/clone", { ...options, body: { name: change.name } });
     },
+    refresh: CHANGED,
   });
 }

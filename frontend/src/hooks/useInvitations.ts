@@ -1,8 +1,8 @@
 import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
 import { api, unwrap } from "../api/client";
-import type { AcceptInvitation, MemberCreate } from "../api/types";
+import type { AcceptInvitation, Invitation, MemberCreate } from "../api/types";
+import { useAct } from "./useAct";
 import { useCreate } from "./useCreate";
-import { useRefresh } from "./useRefresh";
 
 /** Those that wait for an answer, and those that ran out. */
 export function useInvitations(tenant: string | undefined, enabled: boolean) {
@@ -22,20 +22,27 @@ export function useInvite() {
   );
 }
 
+const PARAMS = (id: string) => ({ path: { id } });
+const invitation = {
+  seen: (one: Invitation) => [one.role, one.expires_at],
+  read: (id: string) => api.GET("/api/v1/invitations/{id}", { params: PARAMS(id) }),
+  refresh: ["invitations"],
+};
+
+/** Answers the new link, which is told once. */
 export function useResendInvitation() {
-  const onSuccess = useRefresh(["invitations"]);
-  return useMutation({
-    mutationFn: (id: string) =>
-      unwrap(api.POST("/api/v1/invitations/{id}/resend", { params: { path: { id } } })),
-    onSuccess,
+  return useAct({
+    ...invitation,
+    write: (id, _: undefined, headers) =>
+      api.POST("/api/v1/invitations/{id}/resend", { params: PARAMS(id), headers }),
   });
 }
 
 export function useRevokeInvitation() {
-  const onSuccess = useRefresh(["invitations"]);
-  return useMutation({
-    mutationFn: (id: string) => unwrap(api.DELETE("/api/v1/invitations/{id}", { params: { path: { id } } })),
-    onSuccess,
+  return useAct({
+    ...invitation,
+    write: (id, _: undefined, headers) =>
+      api.DELETE("/api/v1/invitations/{id}", { params: PARAMS(id), headers }),
   });
 }
 

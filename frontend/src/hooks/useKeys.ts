@@ -1,10 +1,10 @@
-import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { api, collect, unwrap } from "../api/client";
-import type { KeyChange, KeyCreate } from "../api/types";
+import type { Key, KeyChange, KeyCreate } from "../api/types";
+import { useAct } from "./useAct";
 import { useCreate } from "./useCreate";
 import { useEdit } from "./useEdit";
 import type { ListQuery } from "./useList";
-import { useRefresh } from "./useRefresh";
 
 /** Every key of a tenant, for a choice among them. */
 export function useKeys(tenant: string | undefined) {
@@ -49,9 +49,11 @@ export function useRotateKey() {
 }
 
 export function useRevokeKey() {
-  const onSuccess = useRefresh(["keys"]);
-  return useMutation({
-    mutationFn: (id: string) => unwrap(api.POST("/api/v1/keys/{id}/revoke", { params: { path: { id } } })),
-    onSuccess,
+  return useAct({
+    seen: (key: Key) => [key.name, key.deployments, key.expires_at, key.revoked_at],
+    read: (id) => api.GET("/api/v1/keys/{id}", { params: { path: { id } } }),
+    write: (id, _: undefined, headers) =>
+      api.POST("/api/v1/keys/{id}/revoke", { params: { path: { id } }, headers }),
+    refresh: ["keys"],
   });
 }

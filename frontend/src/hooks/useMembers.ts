@@ -1,9 +1,8 @@
-import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
-import { api, unwrap, unwrapTagged } from "../api/client";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { api, unwrap } from "../api/client";
 import type { Member, Role } from "../api/types";
-import { t } from "../i18n";
+import { useAct } from "./useAct";
 import type { ListQuery } from "./useList";
-import { useRefresh } from "./useRefresh";
 
 interface MemberQuery extends ListQuery {
   role?: string;
@@ -22,25 +21,24 @@ export function useMembers(tenant: string | undefined, query: MemberQuery) {
   });
 }
 
-/** Gives a role only to who still has the one that was on the screen. */
+const PARAMS = (id: string) => ({ path: { id } });
+const member = {
+  seen: (m: Member) => m.role,
+  read: (id: string) => api.GET("/api/v1/members/{id}", { params: PARAMS(id) }),
+  refresh: ["members", "me"],
+};
+
 export function useChangeRole() {
-  const onSettled = useRefresh(["members"]);
-  return useMutation({
-    mutationFn: async ({ member, role }: { member: Member; role: Role }) => {
-      const params = { path: { id: member.id } };
-      const now = await unwrapTagged(api.GET("/api/v1/members/{id}", { params }));
-      if (now.value.role !== member.role) throw new Error(t.members.stale);
-      const headers = now.etag ? { "If-Match": now.etag } : {};
-      return unwrap(api.PATCH("/api/v1/members/{id}", { params, headers, body: { role } }));
-    },
-    onSettled,
+  return useAct({
+    ...member,
+    write: (id, role: Role, headers) =>
+      api.PATCH("/api/v1/members/{id}", { params: PARAMS(id), headers, body: { role } }),
   });
 }
 
 export function useRemoveMember() {
-  const onSuccess = useRefresh(["members", "me"]);
-  return useMutation({
-    mutationFn: (id: string) => unwrap(api.DELETE("/api/v1/members/{id}", { params: { path: { id } } })),
-    onSuccess,
+  return useAct({
+    ...member,
+    write: (id, _: undefined, headers) => api.DELETE("/api/v1/members/{id}", { params: PARAMS(id), headers }),
   });
 }

@@ -1,7 +1,8 @@
 import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
 import { api, collect, unwrap } from "../api/client";
 import type { ModelCreate } from "../api/fleet";
-import type { FitRequest } from "../api/types";
+import type { FitRequest, Model } from "../api/types";
+import { useAct } from "./useAct";
 import { useRefresh } from "./useRefresh";
 
 const COMING_MS = 1_000;
@@ -60,9 +61,11 @@ export function useSteerModel(verb: "cancel" | "retry") {
 }
 
 export function useDeleteModel() {
-  const onSuccess = useRefresh(["models"]);
-  return useMutation({
-    mutationFn: (id: string) => unwrap(api.DELETE("/api/v1/models/{id}", { params: { path: { id } } })),
-    onSuccess,
+  return useAct({
+    seen: (model: Model) => [model.name, model.source, model.state],
+    read: (id) => api.GET("/api/v1/models/{id}", { params: { path: { id } } }),
+    write: (id, _: undefined, headers) =>
+      api.DELETE("/api/v1/models/{id}", { params: { path: { id } }, headers }),
+    refresh: ["models"],
   });
 }

@@ -1,5 +1,7 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { api, collect, unwrap } from "../api/client";
+import { type Answer, api, collect, unwrap } from "../api/client";
+import type { Node } from "../api/fleet";
+import { useAct } from "./useAct";
 import { useRefresh } from "./useRefresh";
 
 /** Agents report every 5 s; that is how old the figures of a device may be. */
@@ -24,9 +26,11 @@ export function useNode(id: string, refetchMs = REPORT_MS) {
   });
 }
 
+const CHANGED = ["nodes", "gpus", "fit"];
+
 /** Not waited for: a window closes once the change is taken. */
 function useNodesRefresh() {
-  const refresh = useRefresh(["nodes", "gpus", "fit"]);
+  const refresh = useRefresh(CHANGED);
   return () => void refresh();
 }
 
@@ -42,16 +46,17 @@ export function useCreateNode() {
 export type NodeVerb = "cordon" | "uncordon" | "drain" | "remove";
 
 export function useChangeNode() {
-  const onSuccess = useNodesRefresh();
-  return useMutation({
-    onSuccess,
-    mutationFn: async ({ id, verb }: { id: string; verb: NodeVerb }): Promise<void> => {
-      const params = { path: { id } };
-      if (verb === "cordon") await unwrap(api.POST("/api/v1/nodes/{id}/cordon", { params }));
-      else if (verb === "uncordon") await unwrap(api.POST("/api/v1/nodes/{id}/uncordon", { params }));
-      else if (verb === "drain") await unwrap(api.POST("/api/v1/nodes/{id}/drain", { params }));
-      else await unwrap(api.DELETE("/api/v1/nodes/{id}", { params }));
+  return useAct({
+    seen: (node: Node) => [node.cordoned, node.drain?.requested_at],
+    read: (id) => api.GET("/api/v1/nodes/{id}", { params: { path: { id } } }),
+    write: (id, verb: NodeVerb, headers): Promise<Answer<unknown>> => {
+      const options = { params: { path: { id } }, headers };
+      if (verb === "cordon") return api.POST("/api/v1/nodes/{id}/cordon", options);
+      if (verb === "uncordon") return api.POST("/api/v1/nodes/{id}/uncordon", options);
+      if (verb === "drain") return api.POST("/api/v1/nodes/{id}/drain", options);
+      return api.DELETE("/api/v1/nodes/{id}", options);
     },
+    refresh: CHANGED,
   });
 }
 

@@ -50,6 +50,7 @@ export const enKit = {
     same: "Nothing you can see here changed; only its version did.",
     reload: "Load the new values",
     overwrite: "Save mine over it",
+    look: "Someone else changed this in the meantime; look again.",
   },
   idCopied: "Copied",
   copyId: (id: string) => `Copy ${id}`,

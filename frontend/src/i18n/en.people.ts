@@ -19,7 +19,6 @@ export const enMembers = {
   change: (name: string, role: string) => `Make ${name} ${role}?`,
   changeText: (hint: string) => `${hint}. It holds from the next click on.`,
   changed: (name: string, role: string) => `${name} is ${role} now`,
-  stale: "Someone else changed this role in the meantime; look again.",
   remove: "Remove",
   leave: "Leave the tenant",
   removeTitle: (name: string) => `Remove ${name}?`,

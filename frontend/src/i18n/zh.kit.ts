@@ -51,6 +51,7 @@ export const zhKit: typeof enKit = {
     same: "此处可见的内容没有变化，只是版本变了。",
     reload: "载入新值",
     overwrite: "用我的覆盖",
+    look: "其他人刚刚修改了它，请重新查看。",
   },
   idCopied: "已复制",
   copyId: (id) => `复制 ${id}`,

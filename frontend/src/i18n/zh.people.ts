@@ -21,7 +21,6 @@ export const zhMembers: typeof enMembers = {
   change: (name, role) => `将 ${name} 设为${role}？`,
   changeText: (hint) => `${hint}。立即生效。`,
   changed: (name, role) => `${name} 现在是${role}`,
-  stale: "其他人刚刚修改了此角色，请重新查看。",
   remove: "移除",
   leave: "退出此租户",
   removeTitle: (name) => `移除 ${name}？`,

@@ -38,7 +38,7 @@ export function ChangeModal({ deployment, verb, onClose, onDeleted }: Props) {
   const confirm = () => {
     if (problem) return;
     change.mutate(
-      { id: deployment.id, change: wanted() },
+      { shown: deployment, body: wanted() },
       {
         onSuccess: () => {
           notifications.show({ message: words.done(verb === "clone" ? name : deployment.name) });

@@ -30,7 +30,7 @@ export function NodeChange({ node, nodes, verb, onClose, onRemoved }: Props) {
   const { title, text, done } = wordsOf(verb, node.name);
   const confirm = () =>
     change.mutate(
-      { id: node.id, verb },
+      { shown: node, body: verb },
       {
         onSuccess: () => {
           notifications.show({ message: done });

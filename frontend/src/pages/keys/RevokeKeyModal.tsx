@@ -12,12 +12,15 @@ export function RevokeKeyModal({ apiKey, onClose }: { apiKey: Key | null; onClos
   };
   const confirm = () => {
     if (!apiKey) return;
-    revoke.mutate(apiKey.id, {
-      onSuccess: () => {
-        notifications.show({ message: t.keys.revoked(apiKey.name) });
-        close();
+    revoke.mutate(
+      { shown: apiKey, body: undefined },
+      {
+        onSuccess: () => {
+          notifications.show({ message: t.keys.revoked(apiKey.name) });
+          close();
+        },
       },
-    });
+    );
   };
   return (
     <ConfirmModal

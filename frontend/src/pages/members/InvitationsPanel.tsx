@@ -44,7 +44,10 @@ function Row({ invitation, onLink }: Props & { invitation: Invitation }) {
           loading={resend.isPending}
           aria-label={words.resendNamed(email)}
           onClick={() =>
-            resend.mutate(invitation.id, { onSuccess: ({ url, mailed }) => onLink({ email, url, mailed }) })
+            resend.mutate(
+              { shown: invitation, body: undefined },
+              { onSuccess: ({ url, mailed }) => onLink({ email, url, mailed }) },
+            )
           }
         >
           {words.resend}
@@ -55,9 +58,12 @@ function Row({ invitation, onLink }: Props & { invitation: Invitation }) {
           loading={revoke.isPending}
           aria-label={words.revokeNamed(email)}
           onClick={() =>
-            revoke.mutate(invitation.id, {
-              onSuccess: () => notifications.show({ message: words.revoked(email) }),
-            })
+            revoke.mutate(
+              { shown: invitation, body: undefined },
+              {
+                onSuccess: () => notifications.show({ message: words.revoked(email) }),
+              },
+            )
           }
         >
           {words.revoke}

@@ -29,12 +29,15 @@ export function ChangeRole({ change, onClose }: { change: RoleChange | null; onC
       error={give.error}
       onConfirm={() =>
         change &&
-        give.mutate(change, {
-          onSuccess: () => {
-            notifications.show({ message: t.members.changed(name, role) });
-            close();
+        give.mutate(
+          { shown: change.member, body: change.role },
+          {
+            onSuccess: () => {
+              notifications.show({ message: t.members.changed(name, role) });
+              close();
+            },
           },
-        })
+        )
       }
       onClose={close}
     />
@@ -59,12 +62,15 @@ export function RemoveMember({ member, onClose }: { member: Member | null; onClo
       error={remove.error}
       onConfirm={() =>
         member &&
-        remove.mutate(member.id, {
-          onSuccess: () => {
-            notifications.show({ message: t.members.removed(name) });
-            close();
+        remove.mutate(
+          { shown: member, body: undefined },
+          {
+            onSuccess: () => {
+              notifications.show({ message: t.members.removed(name) });
+              close();
+            },
           },
-        })
+        )
       }
       onClose={close}
     />

@@ -80,7 +80,7 @@ function Ask({ model, what, onClose, onDeleted }: AskProps) {
     if (what === "delete") onDeleted?.();
   };
   const confirm = () => {
-    if (what === "delete") remove.mutate(model.id, { onSuccess });
+    if (what === "delete") remove.mutate({ shown: model, body: undefined }, { onSuccess });
     else cancel.mutate(model.id, { onSuccess });
   };
   return (

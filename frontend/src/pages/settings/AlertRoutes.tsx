@@ -8,7 +8,7 @@ import { DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
 import { Panel } from "../../components/Panel";
-import { useAlertRoutes, useRouteAction } from "../../hooks/useAlerts";
+import { useAlertRoutes, useDeleteRoute, useTestRoute } from "../../hooks/useAlerts";
 import { useScope } from "../../hooks/useScope";
 import { useUrl } from "../../hooks/useUrl";
 import { t } from "../../i18n";
@@ -20,21 +20,22 @@ export function AlertRoutes() {
   const { current } = useScope();
   const { values, set } = useUrl();
   const routes = useAlertRoutes(current?.tenant);
-  const act = useRouteAction();
+  const test = useTestRoute();
+  const deletion = useDeleteRoute();
   const [deleting, setDeleting] = useState<AlertRoute | null>(null);
   const words = t.settings.routes;
   const columns = useMemo(
     () =>
       routeColumns({
         test: (route) =>
-          act.mutate(
-            { id: route.id, verb: "test" },
-            { onSuccess: () => notifications.show({ message: t.settings.routes.tested }) },
-          ),
+          test.mutate(route.id, {
+            onSuccess: () => notifications.show({ message: t.settings.routes.tested }),
+            onError: (error) => notifications.show({ message: error.message, color: "red" }),
+          }),
         edit: (route) => set({ route: route.id }, true),
         remove: setDeleting,
       }),
-    [act.mutate, set],
+    [test.mutate, set],
   );
   const add = (
     <Button
@@ -48,8 +49,8 @@ export function AlertRoutes() {
   const close = () => set({ route: undefined });
   const remove = () => {
     if (!deleting) return;
-    act.mutate(
-      { id: deleting.id, verb: "delete" },
+    deletion.mutate(
+      { shown: deleting, body: undefined },
       {
         onSuccess: () => {
           notifications.show({ message: words.deleted(deleting.name || deleting.target) });
@@ -90,8 +91,8 @@ export function AlertRoutes() {
         text={words.deleteText}
         action={t.actions.delete}
         danger
-        busy={act.isPending}
-        error={act.error}
+        busy={deletion.isPending}
+        error={deletion.error}
         onConfirm={remove}
         onClose={() => setDeleting(null)}
       />

@@ -29,12 +29,15 @@ export function DeleteClass({
       onClose={close}
       onConfirm={() =>
         level &&
-        remove.mutate(level.id, {
-          onSuccess: () => {
-            notifications.show({ message: words.deleted(level.name) });
-            close();
+        remove.mutate(
+          { shown: level, body: undefined },
+          {
+            onSuccess: () => {
+              notifications.show({ message: words.deleted(level.name) });
+              close();
+            },
           },
-        })
+        )
       }
     />
   );

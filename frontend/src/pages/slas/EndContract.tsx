@@ -20,7 +20,7 @@ export function EndContract({ contract, onClose }: { contract: Contract | undefi
   const confirm = () =>
     contract &&
     end.mutate(
-      { id: contract.id, at: at ? new Date(at).toISOString() : null },
+      { shown: contract, body: at ? new Date(at).toISOString() : null },
       {
         onSuccess: () => {
           notifications.show({ message: words.ended });
