@@ -86,7 +86,8 @@ class NativeWeights:
 
     def _query_key_value(self, prefix: str, norm: Tensor) -> library.Matrix:
         config = self._config
-        rows = {"q_proj": config.q_size, "k_proj": config.kv_size, "v_proj": config.kv_size}
+        # Keys first and values last, so that two threads have the same number of heads to write to the cache.
+        rows = {"k_proj": config.kv_size, "q_proj": config.q_size, "v_proj": config.kv_size}
         weight = torch.cat([self._weight(f"{prefix}.{name}", n, config.hidden_size) for name, n in rows.items()])
         bias = (
             torch.cat([self._bias(f"{prefix}.{name}", n) for name, n in rows.items()])

@@ -31,7 +31,6 @@ struct Attention {
     const KvLayout& layout;
     bool amx;
     const bf16* q;              // [16 or more rows][head_dim]
-    bf16* out;                  // row r at out + offset(r)
     AttentionScratch& scratch;
     int rows;                   // in use
     int first[kTile], last[kTile];   // the tokens each row sees, relative to the first block: [first, last)
@@ -174,8 +173,9 @@ struct Attention {
         }
     }
 
-    template <class Offset>
-    void run(Offset offset) {
+    // Element i of row r is put to at(r, i), 16 side by side.
+    template <class At>
+    void run(At at) {
 #ifdef BERTH_AMX
         if (amx) shape_for_attention(rows);
 #endif
@@ -188,7 +188,7 @@ struct Attention {
             here == 4 ? mix<4>(group) : mix<2>(group);
             for (int r = 0; r < rows; ++r)
                 for (int g = 0; g < here; ++g)
-                    store_bf16(out + offset(r) + (group + g) * kTile, load(scratch.out + r * 64 + g * kTile) / totals[r]);
+                    store_bf16(at(r, (group + g) * kTile), load(scratch.out + r * 64 + g * kTile) / totals[r]);
         }
     }
 };

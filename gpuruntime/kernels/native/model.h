@@ -22,7 +22,7 @@ struct Layer {
     const float* post_norm;    // [hidden]
     const float* q_norm;       // [head_dim] or null
     const float* k_norm;       // [head_dim] or null
-    Matrix qkv;                // columns: query heads, key heads, value heads
+    Matrix qkv;                // columns: key heads, query heads, value heads
     Matrix out;
     Matrix gate_up;            // columns: 16 of gate, 16 of up, 16 of gate, ...
     Matrix down;

@@ -25,12 +25,12 @@ inline double product_rate(int threads, bool int8, bool amx) {
 #endif
         for (int round = 0; round < kRounds; ++round) {
             if (!int8) {
-                multiply(c, kPair, a.data(), kDeep, b.data(), kDeep / kDepth, kPair, amx, false, false);
+                multiply(c, kPair, a.data(), size_t(kDeep) * kTile, b.data(), kDeep / kDepth, kPair, amx, {}, false);
                 continue;
             }
             const auto* tiles = reinterpret_cast<const int8_t*>(b.data());
             for (int row = 0; row < kPair; row += kTile)
-                multiply(c + row * kPair, kPair, planes, row, tiles, kDeep / (2 * kDepth), kTile, amx, false);
+                multiply(c + row * kPair, kPair, planes, row, tiles, kDeep / (2 * kDepth), kTile, amx, {});
         }
 #ifdef BERTH_AMX
         if (amx) _tile_release();

@@ -1,14 +1,14 @@
 // Products of activations with two packed column tiles: bf16 by bf16, or 16-bit integers by int8.
 #pragma once
 
+#include <algorithm>
+
 #include "memory.h"
 #include "tile.h"
 
 constexpr int kPair = 32;  // columns of two tiles
 
-// The first rows to meet a matrix read it from memory, each core one run of addresses; so far ahead (bytes) of the
-// tile loads, whose own misses are too few to keep memory busy.
-constexpr int kAhead = 8192;
+constexpr int kStepBytes = 2048;   // of two column tiles, one tile deep, whatever their type
 
 inline int round_up(int n, int to) { return (n + to - 1) / to * to; }
 
@@ -42,10 +42,30 @@ struct Planes {
     }
 };
 
+// Lines to ask memory for beside each step of a product, from `at` on.
+struct Fetch {
+    const char* at;
+    int lines;
+    void step() {
+        prefetch(at, lines * 64);
+        at += lines * 64;
+    }
+};
+
+// What block `index` of `blocks` of rows asks for while it is multiplied by `steps` steps of weights at b. A core's misses of its own
+// are too few to keep memory busy, and tile loads slow down by half beside as many orders as they have lines: so the only block asks
+// for what comes 8 KiB later, and each of several for its part of the weights that come after these.
+inline Fetch fetch_beside(const char* b, int steps, int index, int blocks) {
+    constexpr int kLines = kStepBytes / 64, kAhead = 8192;
+    if (blocks == 1) return {b + kAhead, kLines};
+    const int lines = (kLines + blocks - 1) / blocks;
+    return {b + size_t(steps) * kStepBytes + size_t(index) * steps * lines * 64, lines};
+}
+
 // c[16 rows][32] of row stride ldc = rows of planes from `row` on times two column tiles of int8 over `steps` tiles.
 inline void multiply(float* c, size_t ldc, const Planes& a, int row, const int8_t* b, int steps, int rows, bool amx,
-                     bool fetch) {
-    constexpr size_t kBytes = 1024, kStep = 2 * kBytes;
+                     Fetch fetch) {
+    constexpr size_t kBytes = kStepBytes / 2, kStep = kStepBytes;
     const int8_t* high = &a.high[row * a.stride];
     const uint8_t* low = &a.low[row * a.stride];
     alignas(64) int32_t sums[4][kTile][16];   // high and low bytes with the first column tile, then with the second
@@ -53,7 +73,7 @@ inline void multiply(float* c, size_t ldc, const Planes& a, int row, const int8_
     if (amx) {
         _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
         for (int k = 0; k < steps; ++k, b += kStep) {
-            if (fetch) prefetch(b + kAhead, kStep);
+            fetch.step();
             _tile_loadd(4, high + k * 64, a.stride);
             _tile_loadd(5, low + k * 64, a.stride);
             _tile_loadd(6, b, 64);
@@ -90,19 +110,35 @@ inline void multiply(float* c, size_t ldc, const Planes& a, int row, const int8_
         }
 }
 
+// Activations in the order in which products read them: [rows / 16][depth / 32] tiles of [16 rows][32]. What a product makes of
+// 16 columns then lands close together; in plain rows each would be half a line far from the last.
+struct Activations {
+    Buffer<bf16> tiles;
+    size_t across = 0;   // elements from 16 rows to the next
+
+    void fit(int rows, int columns) {
+        across = size_t(round_up(columns, kDepth)) * kTile + kTileElements;
+        const size_t size = round_up(rows, kPair) / kTile * across;
+        if (tiles.size() < size) tiles.resize(size);
+    }
+    bf16* at(int row, int column) {
+        return &tiles[row / kTile * across + column / kDepth * kTileElements + row % kTile * kDepth + column % kDepth];
+    }
+};
+
 // Steps of depth that go over all rows before the next ones: 32 rows of a and the pair of columns, 2 KiB a step each, then
 // stay in a first-level cache of 48 KiB. Without it both stream from the second level at a third of the tiles' speed.
 constexpr int kStepsClose = 10;
 
-// c[32 or 16 rows][32] of row stride ldc = a (row stride lda) times two column tiles over `steps` tiles of depth; with
-// `more` it is added to what c holds, in the order of one run over all steps.
-inline void multiply(float* c, size_t ldc, const bf16* a, size_t lda, const bf16* b, int steps, int rows, bool amx, bool fetch,
+// c[32 or 16 rows][32] of row stride ldc = tiles of a (`across` to the lower 16 rows) times two column tiles over `steps` tiles
+// of depth; with `more` it is added to what c holds, in the order of one run over all steps.
+inline void multiply(float* c, size_t ldc, const bf16* a, size_t across, const bf16* b, int steps, int rows, bool amx, Fetch fetch,
                      bool more) {
     constexpr size_t kStep = 2 * kTileElements;
+    const bool two = rows > kTile;
+    float* lower = c + kTile * ldc;
 #ifdef BERTH_AMX
     if (amx) {
-        const bool two = rows > kTile;
-        float* lower = c + kTile * ldc;
         if (more) {
             _tile_loadd(0, c, ldc * 4); _tile_loadd(1, c + kTile, ldc * 4);
             if (two) { _tile_loadd(2, lower, ldc * 4); _tile_loadd(3, lower + kTile, ldc * 4); }
@@ -110,15 +146,15 @@ inline void multiply(float* c, size_t ldc, const bf16* a, size_t lda, const bf16
             _tile_zero(0); _tile_zero(1);
             if (two) { _tile_zero(2); _tile_zero(3); }
         }
-        for (int k = 0; k < steps; ++k, b += kStep) {
-            if (fetch) prefetch(b + kAhead / sizeof *b, kStep * sizeof *b);
-            _tile_loadd(4, a + k * kDepth, lda * 2);
+        for (int k = 0; k < steps; ++k, a += kTileElements, b += kStep) {
+            fetch.step();
+            _tile_loadd(4, a, 64);
             _tile_loadd(6, b, 64);
             _tile_loadd(7, b + kTileElements, 64);
             _tile_dpbf16ps(0, 4, 6);
             _tile_dpbf16ps(1, 4, 7);
             if (two) {
-                _tile_loadd(5, a + kTile * lda + k * kDepth, lda * 2);
+                _tile_loadd(5, a + across, 64);
                 _tile_dpbf16ps(2, 5, 6);
                 _tile_dpbf16ps(3, 5, 7);
             }
@@ -130,8 +166,9 @@ inline void multiply(float* c, size_t ldc, const bf16* a, size_t lda, const bf16
     }
 #endif
     for (int row = 0; row < rows && !more; ++row) store(c + row * ldc, Vec{}), store(c + row * ldc + kTile, Vec{});
-    for (int k = 0; k < steps; ++k, b += kStep) {
-        portable_product(c, ldc, a + k * kDepth, lda, b, 32, rows, kTile);
-        portable_product(c + kTile, ldc, a + k * kDepth, lda, b + kTileElements, 32, rows, kTile);
-    }
+    for (int k = 0; k < steps; ++k, a += kTileElements, b += kStep)
+        for (int half = 0; half <= two; ++half)
+            for (int tile = 0; tile < 2; ++tile)
+                portable_product(c + half * kTile * ldc + tile * kTile, ldc, a + half * across, kDepth, b + tile * kTileElements, 32,
+                                 half ? rows - kTile : std::min(rows, kTile), kTile);
 }

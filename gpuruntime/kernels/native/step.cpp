@@ -31,6 +31,10 @@ struct Scratch {
     AttentionScratch attention;
 };
 
+// From so many rows a member on, members share rows out instead of columns: what one makes of a row then never moves to
+// another core, which by then costs more than weights that every core reads.
+constexpr int kManyRows = 192;
+
 class Step {
 public:
     Step(const Model& model, int threads)
@@ -64,11 +68,10 @@ public:
 private:
     void fit() {
         const int tokens = batch_->tokens, padded = round_up(tokens, kPair), wanted = round_up(batch_->wanted, kPair);
-        stride_ = round_up(std::max({model_.hidden, model_.middle, model_.heads * model_.head_dim}), kDepth) + kDepth;
-        if (int8()) planes_.fit(std::max(padded, wanted), stride_);
+        if (int8()) planes_.fit(std::max(padded, wanted), std::max({model_.hidden, model_.middle, model_.heads * model_.head_dim}));
         grow(residual_, size_t(padded) * model_.hidden);
-        grow(x_, size_t(std::max(padded, wanted)) * stride_);
-        grow(y_, size_t(padded) * stride_);
+        x_.fit(std::max(padded, wanted), model_.hidden);
+        y_.fit(padded, std::max(model_.middle, model_.heads * model_.head_dim));
         grow(q_, (size_t(tokens) * model_.heads + kTile) * model_.head_dim);
         grow(row_of_, size_t(tokens));
         for (int row = 0; row < batch_->rows; ++row)
@@ -100,14 +103,14 @@ private:
             attend(member, layer, index);
             meet(member, kAttention);
             requantize(member, model_.heads * model_.head_dim);
-            add(member, layer.out, y_.data());
+            add(member, layer.out, y_);
             meet(member, kOut);
             normalize(member, layer.post_norm, nullptr, batch_->tokens);
             meet(member, kNorm);
             gate_up(member, layer);
             meet(member, kGateUp);
             requantize(member, model_.middle);
-            add(member, layer.down, y_.data());
+            add(member, layer.down, y_);
             meet(member, kDown);
         }
         if (batch_->wanted > 0) {
@@ -135,8 +138,17 @@ private:
         return {int(int64_t(units) * member / n), int(int64_t(units) * (member + 1) / n)};
     }
 
+    bool by_rows(int rows) const { return rows >= kManyRows * team_.size(); }
+
+    // The rows that a member embeds and normalizes; whole tiles where it multiplies the same ones.
+    std::pair<int, int> own(int member, int rows) const {
+        if (!by_rows(rows)) return share(member, rows);
+        const auto [begin, end] = share(member, (rows + kTile - 1) / kTile);
+        return {begin * kTile, std::min(end * kTile, rows)};
+    }
+
     void embed(int member) {
-        const auto [begin, end] = share(member, batch_->tokens);
+        const auto [begin, end] = own(member, batch_->tokens);
         for (int t = begin; t < end; ++t) {
             const bf16* from = model_.embedding + size_t(batch_->token_ids[t]) * model_.hidden;
             for (int i = 0; i < model_.hidden; i += 16) store(&residual_[size_t(t) * model_.hidden + i], widen(from + i));
@@ -146,7 +158,7 @@ private:
 
     // RMSNorm of residual rows (all, or those listed) into x_ as bf16.
     void normalize(int member, const float* weight, const int32_t* listed, int count) {
-        const auto [begin, end] = share(member, count);
+        const auto [begin, end] = own(member, count);
         for (int row = begin; row < end; ++row) {
             const float* from = &residual_[size_t(listed ? listed[row] : row) * model_.hidden];
             const float factor = inverse_rms(from, model_.hidden);
@@ -155,8 +167,7 @@ private:
                 planes_.put(row, model_.hidden, at);
                 continue;
             }
-            bf16* to = &x_[size_t(row) * stride_];
-            for (int i = 0; i < model_.hidden; i += 16) store_bf16(to + i, at(i));
+            for (int i = 0; i < model_.hidden; i += 16) store_bf16(x_.at(row, i), at(i));
         }
     }
 
@@ -165,9 +176,9 @@ private:
     // The rows of y_ as planes, where the next product is of int8.
     void requantize(int member, int columns) {
         if (!int8()) return;
-        const auto [begin, end] = share(member, batch_->tokens);
+        const auto [begin, end] = own(member, batch_->tokens);
         for (int row = begin; row < end; ++row)
-            planes_.put(row, columns, [&](int i) { return widen(&y_[size_t(row) * stride_ + i]); });
+            planes_.put(row, columns, [&](int i) { return widen(y_.at(row, i)); });
         team_.barrier();
     }
 
@@ -180,38 +191,42 @@ private:
     // Products of the units' columns with all rows of a. done(unit, from, count, c) finishes rows [from, from + count) of one
     // unit while they are close, c [count][columns].
     template <class Done>
-    void product(int member, const Matrix& w, const bf16* a, int rows, int columns, Done done) {
+    void product(int member, const Matrix& w, Activations& a, int rows, int columns, Done done) {
         const int pairs = columns / kPair, depth = w.scale ? 2 * kDepth : kDepth, steps = round_up(w.depth, depth) / depth;
         const int passes = w.scale || rows <= kPair ? 1 : (steps + kStepsClose - 1) / kStepsClose;
-        const size_t pair = size_t(steps) * depth * kPair;
-        const auto [begin, end] = share(member, (w.columns + columns - 1) / columns);
-        shape_products(rows);
+        const size_t pair = size_t(steps) * kStepBytes;
+        const int units = (w.columns + columns - 1) / columns;
+        const auto [top, bottom] = by_rows(rows) ? own(member, rows) : std::pair{0, rows};
+        const auto [begin, end] = by_rows(rows) ? std::pair{0, units} : share(member, units);
+        const int blocks = (bottom - top + kPair - 1) / kPair;
+        shape_products(bottom - top);
         for (int unit = begin; unit < end; ++unit)
             for (int p = 0; p < pairs; ++p)
                 for (int pass = 0; pass < passes; ++pass)
-                    for (int from = 0; from < rows; from += kPair) {
-                        const int count = std::min(kPair, rows - from);
-                        float* c = scratch_[member].c.data() + size_t(from) * columns;
+                    for (int from = top; from < bottom; from += kPair) {
+                        const int count = std::min(kPair, bottom - from);
+                        float* c = scratch_[member].c.data() + size_t(from - top) * columns;
                         multiply_pair(c + p * kPair, columns, w, (size_t(unit) * pairs + p) * pair, a, from, count,
-                                      steps * pass / passes, steps * (pass + 1) / passes);
+                                      steps * pass / passes, steps * (pass + 1) / passes, (from - top) / kPair, blocks);
                         if (p + 1 < pairs || pass + 1 < passes) continue;
                         if (w.scale || w.bias) finish(w, c, unit * columns, count, columns);
                         done(unit, from, count, c);
                     }
     }
 
-    // Steps [begin, end) of rows [from, from + count) with the pair of columns at `at`.
-    void multiply_pair(float* c, int columns, const Matrix& w, size_t at, const bf16* a, int from, int count, int begin, int end) {
-        const bool fetch = from == 0;
+    // Steps [begin, end) of rows [from, from + count) with the pair of columns at `at`, in block `index` of `blocks` of rows.
+    void multiply_pair(float* c, int columns, const Matrix& w, size_t at, Activations& a, int from, int count, int begin, int end,
+                       int index, int blocks) {
+        const char* b = static_cast<const char*>(w.tiles) + at + size_t(begin) * kStepBytes;
+        const Fetch fetch = fetch_beside(b, end - begin, index, blocks);
         if (!w.scale) {
-            multiply(c, columns, a + size_t(from) * stride_ + begin * kDepth, stride_,
-                     static_cast<const bf16*>(w.tiles) + at + size_t(begin) * 2 * kTileElements, end - begin, count, amx_, fetch,
+            multiply(c, columns, a.at(from, begin * kDepth), a.across, reinterpret_cast<const bf16*>(b), end - begin, count, amx_, fetch,
                      begin > 0);
             return;
         }
         for (int row = 0; row < count; row += kTile)
-            multiply(c + size_t(row) * columns, columns, planes_, from + row, static_cast<const int8_t*>(w.tiles) + at, end,
-                     std::min(kTile, count - row), amx_, fetch && row == 0);
+            multiply(c + size_t(row) * columns, columns, planes_, from + row, reinterpret_cast<const int8_t*>(b), end - begin,
+                     std::min(kTile, count - row), amx_, row == 0 ? fetch : Fetch{});
     }
 
     static void finish(const Matrix& w, float* c, int column, int rows, int columns) {
@@ -226,18 +241,19 @@ private:
 
     void qkv(int member, const Layer& layer, int index) {
         const int dim = model_.head_dim;
-        product(member, layer.qkv, x_.data(), batch_->tokens, dim, [&](int head, int from, int count, float* c) {
-            const bool query = head < model_.heads, key = !query && head < model_.heads + model_.kv_heads;
+        product(member, layer.qkv, x_, batch_->tokens, dim, [&](int head, int from, int count, float* c) {
+            const bool key = head < model_.kv_heads, query = !key && head < model_.kv_heads + model_.heads;
+            const int at = key ? head : query ? head - model_.kv_heads : head - model_.kv_heads - model_.heads;
             const float* norm = query ? layer.q_norm : key ? layer.k_norm : nullptr;
             for (int t = from; t < from + count; ++t) {
                 float* v = c + size_t(t - from) * dim;
                 if (norm) scale_head(v, norm);
                 if (query || key) rotate(v, position(t));
                 if (query) {
-                    bf16* to = query_row(head / group_, t) + (head % group_) * dim;
+                    bf16* to = query_row(at / group_, t) + at % group_ * dim;
                     for (int i = 0; i < dim; i += 16) store_bf16(to + i, load(v + i));
                 } else {
-                    write_kv(v, index, t, key ? head - model_.heads : head - model_.heads - model_.kv_heads, key);
+                    write_kv(v, index, t, at, key);
                 }
             }
         });
@@ -318,20 +334,20 @@ private:
         const int begin = batch_->begins[t.row], dim = model_.head_dim;
         const int origin = first_seen(layer, t, 0) / kBlock * kBlock, blocks = static_cast<int>(s.blocks.size());
         const bf16* q = query_row(t.kv_head, begin) + size_t(t.from) * dim;
-        Attention a{layout_, amx_, q, y_.data(), s, t.rows, {}, {}, blocks, model_.attention_scale, s.next.data(),
+        Attention a{layout_, amx_, q, s, t.rows, {}, {}, blocks, model_.attention_scale, s.next.data(),
                     static_cast<int>(s.next.size())};
         s.fit(blocks, dim);
         for (int r = 0; r < t.rows; ++r) {
             a.first[r] = first_seen(layer, t, r) - origin;
             a.last[r] = last_seen(t, r) - origin;
         }
-        a.run([&](int r) {
+        a.run([&](int r, int i) {
             const int token = begin + (t.from + r) / group_, head = t.kv_head * group_ + (t.from + r) % group_;
-            return size_t(token) * stride_ + size_t(head) * dim;
+            return y_.at(token, head * dim + i);
         });
     }
 
-    void add(int member, const Matrix& w, const bf16* a) {
+    void add(int member, const Matrix& w, Activations& a) {
         product(member, w, a, batch_->tokens, kPair, [&](int unit, int from, int count, const float* c) {
             for (int t = 0; t < count; ++t) {
                 float* to = &residual_[size_t(from + t) * model_.hidden + unit * kPair];
@@ -342,12 +358,12 @@ private:
     }
 
     void gate_up(int member, const Layer& layer) {
-        product(member, layer.gate_up, x_.data(), batch_->tokens, kPair, [&](int unit, int from, int count, const float* c) {
+        product(member, layer.gate_up, x_, batch_->tokens, kPair, [&](int unit, int from, int count, const float* c) {
             for (int t = 0; t < count; ++t) {
                 const Vec gate = load(c + t * kPair), up = load(c + t * kPair + 16);
-                const Vec low = gate < 0 ? gate : -gate, e = exponential(low);   // e^-|gate|
-                const Vec sigmoid = (gate < 0 ? e : splat(1.0f)) / (e + 1.0f);
-                store_bf16(&y_[size_t(from + t) * stride_ + unit * 16], gate * sigmoid * up);
+                const Vec e = exponential((Vec)((UVec)gate | 0x80000000u));   // e^-|gate|
+                const Vec sigmoid = (gate < 0 ? e : splat(1.0f)) * inverse_of_1_to_2(e + 1.0f);
+                store_bf16(y_.at(from + t, unit * 16), gate * sigmoid * up);
             }
         });
     }
@@ -358,7 +374,7 @@ private:
         const int rows = batch_->wanted, vocab = model_.vocab;
         const IVec lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
         IVec strange = {};
-        product(member, model_.head, x_.data(), rows, kPair, [&](int unit, int from, int count, const float* c) {
+        product(member, model_.head, x_, rows, kPair, [&](int unit, int from, int count, const float* c) {
             for (int row = from; row < from + count; ++row)
                 for (int i = 0; i < kPair; i += 16) {
                     const Vec v = load(c + (row - from) * kPair + i);
@@ -425,9 +441,9 @@ private:
     bool amx_ = false;
     const Batch* batch_ = nullptr;
     int group_ = 1;
-    size_t stride_ = 0;                // elements of a row of x_ and y_
     Buffer<float> residual_;           // [tokens][hidden]
-    Buffer<bf16> x_, y_, q_;           // inputs of a layer's products; attention's and SwiGLU's output; queries
+    Activations x_, y_;                // inputs of a layer's products; attention's and SwiGLU's output
+    Buffer<bf16> q_;                   // queries
     Planes planes_;                    // x_ or y_ as 16-bit integers, where the weights are int8
     std::vector<int> row_of_;          // token -> row
     std::vector<Task> tasks_;          // of attention, the same in every layer

@@ -62,7 +62,11 @@ INLINE void store_bf16(bf16* p, Vec v) {
     shorten(p, u >> 16);
 #endif
 }
+#ifdef __AVX512F__
+INLINE Vec larger(Vec a, Vec b) { return (Vec)_mm512_max_ps((__m512)a, (__m512)b); }
+#else
 INLINE Vec larger(Vec a, Vec b) { return a > b ? a : b; }
+#endif
 // Running |largest| by bits, which order like the values and put infinity and NaN on top, so that neither gets lost.
 INLINE IVec larger_magnitude(IVec most, Vec v) {
     const IVec bits = (IVec)v & 0x7fffffff;
@@ -89,22 +93,30 @@ INLINE float magnitude(IVec bits) {
     return value;
 }
 
-// 2^x for x <= 0, and 0 below -126: 2^n times a polynomial of the rest (degree 5, minimax on [-0.5, 0.5], relative error below
-// 1e-7). NaN stays.
+// 2^x for x <= 0, and 0 below -126: 2^n times a polynomial of the rest (degree 4, minimax on [-0.5, 0.5], relative error below
+// 3e-6: what it makes becomes bf16). NaN stays.
 INLINE Vec power_of_two(Vec x) {
+    constexpr float kToWhole = 12582912.0f;   // 1.5 * 2^23: a sum with it is rounded to a whole number, kept in its last bits
     x = larger(splat(-127.0f), x);
-    const IVec n = __builtin_convertvector(x - 0.5f, IVec);   // truncation, so this rounds half away from zero
-    const Vec f = x - __builtin_convertvector(n, Vec);
-    Vec p = f * 1.3264698e-3f + 9.671509e-3f;
-    p = p * f + 5.550734e-2f;
-    p = p * f + 0.24022242f;
-    p = p * f + 0.693147f;
-    p = p * f + 1.0f;
-    return x < -126.0f ? Vec{} : (Vec)((IVec)p + (n << 23));
+    const Vec n = x + kToWhole;
+    const Vec f = x - (n - kToWhole);
+    Vec p = f * 9.5701e-3f + 5.591786e-2f;
+    p = p * f + 0.24024745f;
+    p = p * f + 0.69312181f;
+    p = p * f + 0.99999926f;
+    return x < -126.0f ? Vec{} : (Vec)((IVec)p + ((IVec)n << 23));
 }
 constexpr float kLog2E = 1.44269504f;
 // e^x for x <= 0.
 INLINE Vec exponential(Vec x) { return power_of_two(x * kLog2E); }
+
+// 1 / d for d in [1, 2]: the polynomial of degree 2 whose error, at most 1/99, is least (1 - d p(d) is a Chebyshev polynomial),
+// then two of Newton's steps. A division takes as long as all of a sigmoid's other instructions.
+INLINE Vec inverse_of_1_to_2(Vec d) {
+    Vec p = (d * (32.0f / 99) - 144.0f / 99) * d + 210.0f / 99;
+    p = p * (2.0f - d * p);
+    return p * (2.0f - d * p);
+}
 
 // C[rows][16] (row stride ldc) += A[rows][2 * pairs] B[pairs][16][2] (row stride ldb elements).
 INLINE void portable_product(float* c, size_t ldc, const bf16* a, size_t lda, const bf16* b, size_t ldb, int rows, int pairs) {

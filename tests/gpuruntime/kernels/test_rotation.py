@@ -94,7 +94,7 @@ def test_rounding_is_the_only_error_of_int8_weights(tmp_path: Path, monkeypatch:
     q = rotate_columns(torch.eye(96))
     layer = "model.layers.0"
     norm = weights[f"{layer}.input_layernorm.weight"]
-    expected = torch.cat([weights[f"{layer}.self_attn.{name}_proj.weight"] for name in "qkv"]) * norm
+    expected = torch.cat([weights[f"{layer}.self_attn.{name}_proj.weight"] for name in "kqv"]) * norm
     torch.testing.assert_close(qkv @ q.T, expected, rtol=0, atol=1e-5)
     torch.testing.assert_close(q @ out, weights[f"{layer}.self_attn.o_proj.weight"], rtol=0, atol=1e-5)
     torch.testing.assert_close(q @ down, weights[f"{layer}.mlp.down_proj.weight"], rtol=0, atol=1e-5)

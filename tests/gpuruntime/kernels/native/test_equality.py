@@ -95,6 +95,16 @@ def test_threads_and_instructions(model: Model, threads: int, tiles: bool) -> No
     assert picks == logits.argmax(-1).tolist()
 
 
+@pytest.mark.parametrize("tiles", [True, False])
+def test_many_rows_are_shared_out_otherwise(model: Model, tiles: bool) -> None:
+    """416 tokens in a step: each of two members takes half of the rows instead of half of the columns."""
+    rows = [*together(range(6)), *(whole(index, range(36 + index * WIDTH, 42 + index * WIDTH)) for index in range(6))]
+    model.executor.use_amx(tiles)
+    logits = model.run(rows)
+    model.executor.use_amx(True)
+    assert torch.equal(logits, torch.stack([*model.alone, *model.alone]))
+
+
 def test_rows_without_logits_change_nothing(model: Model) -> None:
     rows = [Row(row.tokens, row.start, row.count, row.blocks, wanted=False) for row in together(range(6))]
     assert model.run(rows).shape == (0, 211)
