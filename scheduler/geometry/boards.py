@@ -92,7 +92,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Board:
-    """One type of GPU. ``sms`` and bandwidth: of the whole GPU, outside MIG. ``evidence``: how well fields are known."""
+    """One type of GPU. ``sms`` and bandwidth: of the whole GPU, outside MIG. ``evidence``: how well each is known"""
 
     key: str
     name: str

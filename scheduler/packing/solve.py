@@ -209,10 +209,24 @@ class _Programme:
                 break
         relaxed = np.array(self.lp.getSolution().col_value)
         short = sum(relaxed[column] * lost for column, _, _, lost in self.pool.mixes)
+        if short > _EPS:
+            self._add_parts()
         values = self._whole_numbers(short <= _EPS)
         if values is None:
             values = self._whole_numbers(False)
         return self._target(values, max(0.0, bound), stopped)
+
+    def _add_parts(self) -> None:
+        """Of every mix those with a replica fewer: where not all fits, whole numbers need what lies in between."""
+        by_id = {demand.id: demand for demand in self.market.demands}
+        for _, name, mix, _ in list(self.pool.mixes):
+            demand, counts = by_id[name], dict(mix.counts)
+            rates = {number: rate for number, rate, _ in self.market.items[name]}
+            for number in counts:
+                fewer = counts | {number: counts[number] - 1}
+                part = tuple(sorted((n, count) for n, count in fewer.items() if count))
+                if part and mix.replicas > demand.min_replicas:
+                    self._add_mix(demand, Mix(part, sum(rates[n] * count for n, count in part), 0.0, 0.0))
 
     def _price(self) -> float:
         """Adds for each demand the mix that the relaxation lacks most; the sum of what they would save, not above 0."""
