@@ -16,9 +16,12 @@ export function CodeModal({ opened, onClose, bodies }: Props) {
   const [chosen, setChosen] = useState<Letter>("A");
   const body = bodies[chosen] ?? bodies.A;
   if (!body) return null;
-  const messages = body.messages.some((m) => m.role === "user")
-    ? body.messages
-    : [...body.messages, { role: "user", content: t.snippets.question }];
+  // The request that is answered last: what came back is no part of it.
+  const asked = body.messages.findLastIndex((m) => m.role === "user");
+  const messages =
+    asked < 0
+      ? [...body.messages, { role: "user", content: t.snippets.question }]
+      : body.messages.slice(0, asked + 1);
   return (
     <Modal opened={opened} onClose={onClose} title={t.playground.viewCode} size="xl">
       <Stack gap="sm" align="flex-start">
