@@ -85,7 +85,8 @@ def look(page: Page, name: str) -> None:
     chinese = page.context.new_page()
     chinese.goto(page.url)
     chinese.locator("h1").first.wait_for()
-    chinese.wait_for_timeout(1500)
+    expect(chinese.locator("main [aria-busy=true]")).to_have_count(0)
+    chinese.wait_for_timeout(700)
     page.evaluate(f"localStorage.removeItem('{LANGUAGE}')")
     _keep(chinese, f"{name} zh")
     chinese.close()
@@ -97,7 +98,7 @@ def _keep(page: Page, name: str) -> None:
     for width, theme in product(WIDTHS, THEMES):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=theme)
-        page.wait_for_timeout(400)
+        page.wait_for_timeout(150)
         file = re.sub(r"[^a-z0-9]+", "-", name.lower())
         page.screenshot(path=folder / f"{file}-{width}-{theme}.png", full_page=True)
     page.emulate_media(color_scheme="light")
