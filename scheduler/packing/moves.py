@@ -2,7 +2,8 @@
 
 A wave is what may happen at once: starts on units that are free, then, when those are ready, stops of what they
 replace. What waits for units that others leave comes in a later wave. Where each waits for the other, one moves over a
-seat elsewhere (a reserve GPU is there for that); where there is none, both stay as they were.
+seat elsewhere (a reserve GPU is there for that); where there is none, burst is interrupted; where there is no burst,
+both stay as they were.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class _Orderer:
         while left:
             starts, stops, left = self._wave(left)
             if not starts:
-                detour = self._detour(left)
+                detour = self._detour(left) or self._interrupt(left)
                 if detour is None:
                     break
                 wave, left = detour
@@ -159,6 +160,17 @@ class _Orderer:
             self.detours += 1
             rest = [*left[:at], replace(change, before=passing), *left[at + 1 :]]
             return Wave((_start(over),), (Stop(before, over.why),)), rest
+        return None
+
+    def _interrupt(self, left: list[Change]) -> tuple[Wave, list[Change]] | None:
+        """Stops one that is in the way before its successor starts: only burst, which nobody was promised."""
+        for at, change in enumerate(left):
+            before = change.before
+            if before is not None and before.burst and self._in_the_way(before, left):
+                self.books.take(before.replica)
+                why = f"{change.why}; burst makes way and starts again"
+                rest = [*left[:at], Change(None, change.after, change.why), *left[at + 1 :]]
+                return Wave((), (Stop(before, why),)), rest
         return None
 
     def _in_the_way(self, seat: Seat, left: list[Change]) -> bool:

@@ -22,7 +22,7 @@ from scheduler.packing.books import Books
 from scheduler.packing.compact import Change, compact
 from scheduler.packing.insertion import Insertion
 from scheduler.packing.model import Demand, Fleet, Pending, Seat, part_of_gpu
-from scheduler.packing.moves import order
+from scheduler.packing.moves import Order, order
 from scheduler.packing.offers import Market, Prices
 from scheduler.packing.online import Placer, Policy
 from scheduler.packing.plans import (
@@ -30,7 +30,6 @@ from scheduler.packing.plans import (
     Kind,
     Plan,
     Rules,
-    applied,
     current_mixes,
     paired,
     served_by,
@@ -59,9 +58,13 @@ def replan(
 
 @dataclass(frozen=True)
 class _Option:
+    """``steps``: the order in which ``changes`` are possible; those that are not are left out. ``seats``: after them."""
+
     kind: Kind
     changes: tuple[Change, ...]
-    pending: tuple[Pending, ...] = ()
+    pending: tuple[Pending, ...]
+    steps: Order
+    seats: tuple[Seat, ...]
 
 
 class _Planner:
@@ -86,23 +89,17 @@ class _Planner:
         judged = [self._judge(option, options[0]) for option in options]
         at = max(range(len(options)), key=lambda n: (not judged[n].why_not, judged[n].net_gpu_s, -judged[n].moves))
         chosen, option = judged[at], options[at]
-        books = Books(self.fleet)
-        steps = order(books, self.demands, option.changes, policy=self.policy)
-        dropped = {id(change) for change in steps.dropped}
-        seats = with_bursts(books.seats.values(), self.demands)
-        objective = self._objective(seats)
-        bound = min(target.bound, objective)
-        changes = tuple(change for change in option.changes if id(change) not in dropped)
+        bound = min(target.bound, chosen.objective)
         return Plan(
-            kind=option.kind if changes else "nothing",
-            why=self._why(chosen, judged) if changes else "Everyone wanted sits, and no move is worth its cost",
+            kind=option.kind if option.changes else "nothing",
+            why=self._why(chosen, judged),
             inputs=self._inputs(target),
-            objective=objective,
+            objective=chosen.objective,
             bound=bound,
-            gap=(objective - bound) / bound if bound > 0 else 0.0,
-            changes=changes,
-            order=steps,
-            seats=seats,
+            gap=(chosen.objective - bound) / bound if bound > 0 else 0.0,
+            changes=option.changes,
+            order=option.steps,
+            seats=option.seats,
             pending=option.pending,
             candidates=tuple(judged),
             seconds=monotonic() - self.began,
@@ -113,7 +110,7 @@ class _Planner:
     def _options(self, target: Target) -> tuple[_Option, ...]:
         """The first moves nobody who could stay."""
         inserted = self._insertion()
-        insert = _Option("insert", tuple(inserted.changes), tuple(inserted.pending))
+        insert = self._option("insert", inserted.changes, inserted.pending)
         compacted = self._insertion()
         fresh = {change.after.replica for change in compacted.changes if change.after is not None}
         bundles = compact(
@@ -123,9 +120,21 @@ class _Planner:
         found = assign(self.fleet, self.demands, target, now=self.now, pinned=self.pinned, policy=self.policy)
         return (
             insert,
-            _Option("compact", (*compacted.changes, *moves), tuple(compacted.pending)),
-            _Option("exact", tuple(paired(self.fleet.seats, found.seats, self.demands)), found.pending),
+            self._option("compact", [*compacted.changes, *moves], compacted.pending),
+            self._option("exact", paired(self.fleet.seats, found.seats, self.demands), found.pending),
         )
+
+    def _option(self, kind: Kind, changes: Iterable[Change], pending: Iterable[Pending]) -> _Option:
+        changes, books = tuple(changes), Books(self.fleet)
+        steps = order(books, self.demands, changes, policy=self.policy)
+        dropped = {id(change) for change in steps.dropped}
+        kept = tuple(change for change in changes if id(change) not in dropped)
+        waits = tuple(
+            Pending(change.after.demand, f"{change.after.replica} has no way to {change.after.gpu} without a break")
+            for change in steps.dropped
+            if change.before is None and change.after is not None
+        )
+        return _Option(kind, kept, (*pending, *waits), steps, with_bursts(books.seats.values(), self.demands))
 
     def _insertion(self) -> Insertion:
         placer = Placer(Books(self.fleet), self.policy)
@@ -148,7 +157,7 @@ class _Planner:
     def _judge(self, option: _Option, reference: _Option) -> Candidate:
         """``reference``: what is done anyway."""
         rules = self.rules
-        seats, base = applied(self.fleet.seats, option.changes), applied(self.fleet.seats, reference.changes)
+        seats, base = option.seats, reference.seats
         objective, moves = self._objective(seats), self._moves(option)
         gain = (self._objective(base) - objective) * rules.horizon_s
         # While one moves, both its seats are held.
@@ -179,6 +188,8 @@ class _Planner:
     def _why(self, chosen: Candidate, judged: list[Candidate]) -> str:
         others = "; ".join(f"{one.kind} {one.why_not}" for one in judged if one.why_not)
         rest = f". Not taken: {others}" if others else ""
+        if not chosen.moves and chosen.short_of_guarantee > _EPS:
+            return f"{chosen.short_of_guarantee:.0f} tokens/s of what is guaranteed find no place{rest}"
         if not chosen.moves:
             return f"{chosen.gpus} GPUs in use, and nobody moves who could stay{rest}"
         gain = f"gains {chosen.gain_gpu_s:.0f} GPU-s in {self.rules.horizon_s:.0f} s against moving nobody"

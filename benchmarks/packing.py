@@ -1,0 +1,433 @@
+"""Models onto GPUs: ours beside the usual ways, and the bound that no plan can pass. Pure computing, one core.
+
+    python benchmarks/packing.py [--only static,small,churn,online,replan,alibaba] [--json FILE] [--check]
+
+static   demands that stay: GPUs that each way needs, and the bound of the linear relaxation
+small    three or four demands on A30s against every plan there is
+churn    4,000 arrivals with exponential lifetimes: GPUs in use on average, without moves and with
+online   one replica more on 1,000 GPUs that are nearly full
+replan   64 GPUs and 200 models packed anew; and what a tick without moves takes at 1,000 GPUs and 1,000 demands
+alibaba  pods of Alibaba's cluster of 2023 by the sevenths of a GPU they ask for; where ../shared/data has them
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import heapq
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from benchmarks.common import exhaustive, fleet_demand
+from benchmarks.common.fleet_demand import BOARD, Visit
+from benchmarks.common.placers import Ours, Usual, by_memory, sized, smallest_unit, whole
+from benchmarks.common.report import REPOSITORY, conclude, end_on_signals, options_parser, percentile, say
+from scheduler.geometry.layouts import layouts
+from scheduler.packing.assign import assign
+from scheduler.packing.books import Books
+from scheduler.packing.fragments import Fragmentation
+from scheduler.packing.insertion import Insertion
+from scheduler.packing.model import Demand, Isolation, part_of_gpu
+from scheduler.packing.offers import Market, Prices
+from scheduler.packing.online import Placer, Policy
+from scheduler.packing.plans import Rules, served_by
+from scheduler.packing.replan import replan
+from scheduler.packing.solve import solve
+
+PODS = REPOSITORY.parent / "shared" / "data" / "alibaba_openb_pods_2023.csv"
+ARRIVALS, LIVE, LIFE_H, CHURN_SEED = 4000, 100, 2.0, 5
+MOVES, EVERY = 6, 2  # replicas that may move after every second arrival
+FEWER_THAN_WHOLE = 0.40
+FEWER_WITHOUT_MOVES, FEWER_WITH_MOVES = 0.10, 0.15
+GAP, GAP_GPUS = 0.03, 1.0
+ONLINE_MS = 5.0
+REPLAN_S = 5.0
+PODS_REPLAYED = 4000
+
+Figures = dict[str, Any]
+
+
+# --- Demand that stays ------------------------------------------------------------------------------------------
+
+
+def run_static() -> Figures:
+    return {f"{count} demands, seed {seed}": static(count, seed) for count, seed in ((20, 1), (50, 2), (100, 3), (200, 4))}
+
+
+def static(count: int, seed: int) -> Figures:
+    wanted = fleet_demand.demands(count, seed)
+    empty = fleet_demand.fleet(8 * count)
+    ways = {
+        "whole": lambda books: Usual(books, whole),
+        "all-1g": lambda books: Usual(books, smallest_unit),
+        "first-fit": lambda books: Usual(books, by_memory),
+        "best-fit": lambda books: Usual(books, by_memory, fullest=True),
+        "first-fit, sized": lambda books: Usual(books, sized),
+    }
+    found = {}
+    for name, make in ways.items():
+        books = Books(empty)
+        way = make(books)
+        began = perf_counter()
+        for demand in wanted:
+            way.place(demand, 0.0)
+        found[name] = _static_figures(books, wanted, perf_counter() - began)
+    began = perf_counter()
+    target = solve(Market(empty, wanted, Prices()))
+    plan = assign(empty, {demand.id: demand for demand in wanted}, target)
+    books = Books(type(empty)(empty.gpus, plan.seats))
+    found["ours"] = _static_figures(books, wanted, perf_counter() - began) | {"pending": len(plan.pending)}
+    return {"ways": found, "bound": target.bound, "mixes": target.columns}
+
+
+def _static_figures(books: Books, wanted: Iterable[Demand], seconds: float) -> Figures:
+    demands = {demand.id: demand for demand in wanted}
+    served = served_by(books.seats.values(), demands)
+    goodput = sum(min(demand.wanted, served.get(demand.id, 0.0)) for demand in demands.values())
+    gpus = sum(books.active.values())
+    return {
+        "gpus": gpus,
+        "goodput_per_gpu": goodput / max(1, gpus),
+        "stranded_units": stranded(books),
+        "seconds": seconds,
+    }
+
+
+def stranded(books: Books) -> int:
+    """Free units of GPUs in use in which nothing can be made any more."""
+    table = Fragmentation(layouts(BOARD, "mig"))
+    return sum(table.stranded(room.state) for _, room in books.rooms() if room.kind is Isolation.MIG)
+
+
+def run_small() -> Figures:
+    """By how many GPUs ours is above the best of all plans, over many small cases."""
+    above: Counter[int] = Counter()
+    for seed in range(200):
+        demands = exhaustive.some_demands(random.Random(seed))
+        found = solve(Market(fleet_demand.fleet(24, exhaustive.BOARD), demands, Prices()))
+        above[found.gpus - exhaustive.fewest_gpus(demands)] += 1
+    return {"cases": sum(above.values()), "above_best": {str(more): n for more, n in sorted(above.items())}}
+
+
+# --- Demand that comes and goes ---------------------------------------------------------------------------------
+
+
+class Replay:
+    """Visits one after the other through a way of placing; figures from an eighth of the visits on."""
+
+    def __init__(self, visits: list[Visit], gpus: int, make: Callable[[Books], Usual | Ours], board: str = BOARD) -> None:
+        self.books = Books(fleet_demand.fleet(gpus, board))
+        self.way = make(self.books)
+        self.visits = visits
+        self.warm = visits[len(visits) // 8].comes
+        self.last = self.area = self.served = 0.0
+        self.goodput = 0.0
+        self.peak = self.accepted = 0
+        self.stranded: list[int] = []
+        self.took_ms: list[float] = []
+
+    def _advance(self, now: float) -> None:
+        since = max(self.last, self.warm)
+        if now > since:
+            gpus = sum(self.books.active.values())
+            self.area += gpus * (now - since)
+            self.served += self.goodput * (now - since)
+            self.peak = max(self.peak, gpus)
+        self.last = max(self.last, now)
+
+    def run(self) -> Figures:
+        leaving: list[tuple[float, int]] = []
+        for number, visit in enumerate(self.visits):
+            while leaving and leaving[0][0] <= visit.comes:
+                at, gone = heapq.heappop(leaving)
+                self._advance(at)
+                self._leave(self.visits[gone].demand)
+            self._advance(visit.comes)
+            began = perf_counter()
+            placed = self.way.place(visit.demand, visit.comes)
+            self.took_ms.append(1000 * (perf_counter() - began))
+            if placed:
+                self.accepted += 1
+                self.goodput += visit.demand.wanted
+                heapq.heappush(leaving, (visit.goes, number))
+            if isinstance(self.way, Ours):
+                self.way.after()
+            if number % 50 == 0 and visit.comes >= self.warm:
+                self.stranded.append(stranded(self.books))
+        return self.figures()
+
+    def _leave(self, demand: Demand) -> None:
+        for seat in self.books.of(demand.id):
+            self.books.take(seat.replica)
+        self.goodput -= demand.wanted
+        if isinstance(self.way, Ours):
+            self.way.demands.pop(demand.id, None)
+
+    def figures(self) -> Figures:
+        span = self.last - self.warm
+        moved = self.way.moved if isinstance(self.way, Ours) else 0
+        return {
+            "gpus": self.area / span,
+            "peak": self.peak,
+            "goodput_per_gpu": self.served / self.area,
+            "acceptance": self.accepted / len(self.visits),
+            "stranded_units": sum(self.stranded) / max(1, len(self.stranded)),
+            "moves_per_h": moved / self.last,
+            "decision_p50_ms": percentile(self.took_ms, 0.5),
+            "decision_p99_ms": percentile(self.took_ms, 0.99),
+        }
+
+
+def mix_of(visits: Iterable[Visit]) -> Policy:
+    """What is asked for, as a platform would have counted it: the slots of the sized first-fit."""
+    asked = Counter(slot.profile for visit in visits for slot in sized(visit.demand))
+    return Policy({BOARD: {name: count / asked.total() for name, count in asked.items()}})
+
+
+def run_churn() -> Figures:
+    visits = fleet_demand.churn(ARRIVALS, LIVE, LIFE_H, CHURN_SEED)
+    policy = mix_of(visits[: ARRIVALS // 8])
+    ways: dict[str, Callable[[Books], Usual | Ours]] = {
+        "whole": lambda books: Usual(books, whole),
+        "all-1g": lambda books: Usual(books, smallest_unit),
+        "first-fit": lambda books: Usual(books, by_memory),
+        "best-fit": lambda books: Usual(books, by_memory, fullest=True),
+        "first-fit, sized": lambda books: Usual(books, sized),
+        "ours, sized slots": lambda books: Ours(books, policy, slots=sized),
+        "ours": lambda books: Ours(books, policy),
+        "ours, with moves": lambda books: Ours(books, policy, moves=MOVES, every=EVERY),
+    }
+    found = {}
+    for name, make in ways.items():
+        say(f"churn: {name}")
+        found[name] = Replay(visits, 4 * LIVE, make).run()
+    bound = bound_of(visits, 24)
+    # The same visits to a fleet that is just too small for everybody.
+    small = round(bound)
+    say(f"churn: acceptance on {small} GPUs")
+    for name in ("first-fit", "first-fit, sized", "ours", "ours, with moves"):
+        found[name]["acceptance_when_scarce"] = Replay(visits, small, ways[name]).run()["acceptance"]
+    return {"ways": found, "bound": bound, "scarce_gpus": small}
+
+
+def bound_of(visits: list[Visit], samples: int) -> float:
+    """The mean over instants of the least GPUs that whoever is there could be served with, moved at will."""
+    first = len(visits) // 8
+    bounds = []
+    for number in range(first, len(visits), (len(visits) - first) // samples):
+        now = visits[number].comes
+        there = [visit.demand for visit in visits[: number + 1] if visit.goes > now]
+        bounds.append(solve(Market(fleet_demand.fleet(4 * LIVE), there, Prices())).bound)
+    return sum(bounds) / len(bounds)
+
+
+# --- Time of a decision -----------------------------------------------------------------------------------------
+
+
+def run_online() -> Figures:
+    """Replicas come and go on 1,000 GPUs of which about nine in ten are in use."""
+    books = Books(fleet_demand.fleet(1000))
+    placer, chance = Placer(books), random.Random(7)
+    number, seated, took_ms = 0, [], []
+    while sum(books.active.values()) < 900:
+        number += 1
+        demand = fleet_demand.one_demand(f"d{number}", chance)
+        choice = placer.find(demand, sized(demand)[:1])
+        if choice is not None:
+            seated.append(placer.seat(f"d{number}/0", demand, choice))
+    gc.collect()
+    gc.freeze()
+    for _ in range(3000):
+        books.take(seated.pop(chance.randrange(len(seated))).replica)
+        number += 1
+        demand = fleet_demand.one_demand(f"d{number}", chance)
+        began = perf_counter()
+        choice = placer.find(demand, [slot for slot, rate in demand.rates.items() if rate >= demand.wanted] or None)
+        took_ms.append(1000 * (perf_counter() - began))
+        if choice is not None:
+            seated.append(placer.seat(f"d{number}/0", demand, choice))
+    gc.unfreeze()
+    return {
+        "gpus": 1000,
+        "replicas": len(seated),
+        "rooms": len(books.buckets),
+        "p50_ms": percentile(took_ms, 0.5),
+        "p99_ms": percentile(took_ms, 0.99),
+    }
+
+
+def run_replan() -> Figures:
+    """A fleet after a day of coming and going, packed anew."""
+    chance, scale = random.Random(11), 0.4
+    demands = fleet_demand.demands(200, 21, scale)
+    fleet = fleet_demand.fleet(64)
+    for step in range(6):
+        kept = [demand for demand in demands if chance.random() > 0.25]
+        fresh = [fleet_demand.one_demand(f"s{step}-{n}", chance, scale) for n in range(200 - len(kept))]
+        demands = kept + fresh
+        placer = Placer(Books(fleet))
+        Insertion(placer, {demand.id: demand for demand in demands}, now=3600.0 * step).run()
+        fleet = placer.books.snapshot()
+    plan = replan(fleet, demands, now=90_000.0, rules=Rules(budget=40))
+    return {
+        "gpus_before": len({seat.gpu for seat in fleet.seats}),
+        "gpus_after": len({seat.gpu for seat in plan.seats}),
+        "objective": plan.objective,
+        "bound": plan.bound,
+        "gap": plan.gap,
+        "kind": plan.kind,
+        "why": plan.why,
+        "moves": sum(1 for change in plan.changes if change.before and change.after),
+        "waves": len(plan.order.waves),
+        "pending": len(plan.pending),
+        "candidates": {one.kind: {"gpus": one.gpus, "moves": one.moves, "not": one.why_not} for one in plan.candidates},
+        "seconds": plan.seconds,
+        "tick": tick(),
+    }
+
+
+def tick() -> Figures:
+    """1,000 GPUs, 1,000 demands of which 20 are new: books opened, and seats found."""
+    demands = {demand.id: demand for demand in fleet_demand.demands(1000, 31)}
+    fleet = fleet_demand.fleet(1000)
+    placer = Placer(Books(fleet))
+    Insertion(placer, dict(list(demands.items())[:980]), now=0.0).run()
+    fleet = placer.books.snapshot()
+    began = perf_counter()
+    done = Insertion(Placer(Books(fleet)), demands, now=60.0).run()
+    return {"seconds": perf_counter() - began, "seats": len(done.changes), "pending": len(done.pending)}
+
+
+# --- Alibaba's pods ---------------------------------------------------------------------------------------------
+
+
+def run_alibaba(path: Path = PODS) -> Figures:
+    if not path.exists():
+        say(f"{path} is not there: left out")
+        return {}
+    visits = fleet_demand.alibaba(path)[-PODS_REPLAYED:]
+    policy = mix_of(visits[: len(visits) // 8])
+    ways: dict[str, Callable[[Books], Usual | Ours]] = {
+        "whole": lambda books: Usual(books, lambda demand: [max(demand.rates, key=part_of_gpu)]),
+        "first-fit": lambda books: Usual(books, by_memory),
+        "best-fit": lambda books: Usual(books, by_memory, fullest=True),
+        "ours": lambda books: Ours(books, policy),
+        "ours, with moves": lambda books: Ours(books, policy, moves=MOVES, every=EVERY),
+    }
+    found = {}
+    for name, make in ways.items():
+        say(f"alibaba: {name}")
+        found[name] = Replay(visits, 2000, make).run()
+    return {"pods": len(visits), "ways": found}
+
+
+PARTS: dict[str, Callable[[], Figures]] = {
+    "static": run_static,
+    "small": run_small,
+    "churn": run_churn,
+    "online": run_online,
+    "replan": run_replan,
+    "alibaba": run_alibaba,
+}
+
+
+# --- The figures ------------------------------------------------------------------------------------------------
+
+
+def fewer(ways: Figures, ours: str, theirs: str) -> float:
+    """By which part ours needs fewer GPUs."""
+    return float(1 - ways[ours]["gpus"] / ways[theirs]["gpus"])
+
+
+def report(result: Figures) -> None:
+    for name, part in result.get("static", {}).items():
+        print(f"\nstatic, {name}: bound {part['bound']:.2f} GPUs, {part['mixes']} mixes looked at")
+        print(f"{'':18}   GPUs  tokens/s a GPU  stranded  seconds")
+        for way, row in part["ways"].items():
+            line = f"{way:18} {row['gpus']:>6} {row['goodput_per_gpu']:>15.0f} {row['stranded_units']:>9}"
+            print(f"{line} {row['seconds']:>8.3f}")
+    if "small" in result:
+        print(f"\nsmall: {result['small']['cases']} cases; GPUs above the best plan: {result['small']['above_best']}")
+    for name in ("churn", "alibaba"):
+        if result.get(name):
+            report_replay(name, result[name])
+    if "online" in result:
+        row = result["online"]
+        where = f"{row['gpus']} GPUs with {row['replicas']} replicas in {row['rooms']} different states"
+        print(f"\nonline, {where}: p50 {row['p50_ms']:.2f} ms, p99 {row['p99_ms']:.2f} ms")
+    if "replan" in result:
+        row = result["replan"]
+        print(f"\nreplan: {row['gpus_before']} GPUs to {row['gpus_after']}, objective {row['objective']:.2f}, ", end="")
+        print(f"bound {row['bound']:.2f}, {row['moves']} moves in {row['waves']} waves, {row['seconds']:.2f} s")
+        print(f"        {row['kind']}: {row['why']}")
+        print(f"        a tick at 1,000 GPUs and 1,000 demands: {row['tick']['seconds']:.2f} s, {row['tick']['seats']} seats")
+
+
+def report_replay(name: str, part: Figures) -> None:
+    bound = f"bound {part['bound']:.2f} GPUs" if "bound" in part else f"{part['pods']} pods"
+    print(f"\n{name}: {bound}")
+    print(f"{'':18}   GPUs  peak  tokens/s a GPU  accepted  when scarce  stranded  moves/h  p50 ms  p99 ms")
+    for way, row in part["ways"].items():
+        scarce = f"{100 * row['acceptance_when_scarce']:.1f} %" if "acceptance_when_scarce" in row else ""
+        line = f"{way:18} {row['gpus']:>6.2f} {row['peak']:>5} {row['goodput_per_gpu']:>15.0f}"
+        line += f" {100 * row['acceptance']:>7.1f} % {scarce:>12} {row['stranded_units']:>9.1f} {row['moves_per_h']:>8.1f}"
+        print(f"{line} {row['decision_p50_ms']:>7.2f} {row['decision_p99_ms']:>7.2f}")
+
+
+def failures(result: Figures) -> list[str]:
+    """Which figure misses its target, and by how much."""
+    found: list[str] = []
+
+    def at_least(what: str, value: float, limit: float) -> None:
+        if not value >= limit:
+            found.append(f"{what}: {value:.3f} (at least {limit})")
+
+    def at_most(what: str, value: float, limit: float) -> None:
+        if not value <= limit:
+            found.append(f"{what}: {value:.3f} (at most {limit:.3f})")
+
+    for name, part in result.get("static", {}).items():
+        ours = part["ways"]["ours"]
+        at_most(f"{name}: GPUs above the bound", ours["gpus"] - part["bound"], max(GAP * part["bound"], GAP_GPUS))
+        at_most(f"{name}: replicas without a place", ours["pending"], 0)
+        at_least(f"{name}: fewer GPUs than whole ones", fewer(part["ways"], "ours", "whole"), FEWER_THAN_WHOLE)
+    if "small" in result:
+        at_most("small: GPUs above the best plan", max(map(int, result["small"]["above_best"])), GAP_GPUS)
+    if "churn" in result:
+        ways = result["churn"]["ways"]
+        at_least("churn: fewer than first-fit without moves", fewer(ways, "ours", "first-fit"), FEWER_WITHOUT_MOVES)
+        at_least("churn: fewer with moves", fewer(ways, "ours, with moves", "first-fit"), FEWER_WITH_MOVES)
+    if "online" in result:
+        at_most("online: p99 of a decision in ms", result["online"]["p99_ms"], ONLINE_MS)
+    if "replan" in result:
+        at_most("replan: seconds for 64 GPUs and 200 models", result["replan"]["seconds"], REPLAN_S)
+    return found
+
+
+def parts(text: str) -> list[str]:
+    chosen = text.split(",")
+    if unknown := sorted(set(chosen) - set(PARTS)):
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: choose from {', '.join(PARTS)}")
+    return chosen
+
+
+def main() -> int:
+    parser = options_parser(__doc__)
+    parser.add_argument("--only", type=parts, default=list(PARTS), help=f"parts, of {','.join(PARTS)}")
+    options = parser.parse_args()
+    end_on_signals()
+    result: Figures = {}
+    for part in options.only:
+        say(part)
+        result[part] = PARTS[part]()
+    report(result)
+    return conclude(result, failures(result), options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
