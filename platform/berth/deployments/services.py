@@ -7,6 +7,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_slug
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from berth.audit.services import changes, record
 from berth.catalog.models import Model
@@ -17,6 +18,7 @@ from berth.deployments.checks import check_quota, check_settings
 from berth.deployments.models import Deployment, DesiredState, Replica
 from berth.deployments.replicas import create_replica, drain_replica, end_replica, observe_replicas
 from berth.slas.models import Contract, ServiceClass
+from berth.slas.selectors import lasts_beyond
 from berth.slas.services import follow_deployment, grant_contract
 from berth.tenants.models import Tenant
 
@@ -166,7 +168,7 @@ def _check_name(deployment: Deployment) -> None:
         raise Invalid(message, field="name") from error
     if len(deployment.name) > 63:
         raise Invalid("At most 63 characters", field="name")
-    contracts = Contract.objects.for_tenant(deployment.tenant_id).filter(valid_until=None)
+    contracts = Contract.objects.for_tenant(deployment.tenant_id).filter(lasts_beyond(timezone.now()))
     if contracts.filter(deployment__name=deployment.name).exists():
         raise Conflict(
             f"{deployment.tenant.name} already has a model named {deployment.name!r}", field="name", code="name_taken"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.db.models import Case, CharField, Count, F, Min, Q, QuerySet, Value, When
+from django.utils import timezone
 
 from berth.core.scoping import Scope, ScopedQuerySet
 from berth.slas.models import Contract, ServiceClass
@@ -12,7 +13,8 @@ from berth.slas.models import Contract, ServiceClass
 
 def classes() -> QuerySet[ServiceClass]:
     """With ``contracts_open``: how many contracts name each, in force or scheduled."""
-    return ServiceClass.objects.annotate(contracts_open=Count("contracts", filter=Q(contracts__valid_until=None)))
+    lasting = lasts_beyond(timezone.now(), of="contracts__")
+    return ServiceClass.objects.annotate(contracts_open=Count("contracts", filter=lasting))
 
 
 def contracts(scope: Scope) -> ScopedQuerySet:
@@ -20,9 +22,9 @@ def contracts(scope: Scope) -> ScopedQuerySet:
     return scope.of(Contract.objects).select_related("service_class", "deployment", "tenant")
 
 
-def lasts_beyond(moment: datetime) -> Q:
-    """Contracts that are not over then: in force, or to come."""
-    return Q(valid_until=None) | Q(valid_until__gt=moment)
+def lasts_beyond(moment: datetime, *, of: str = "") -> Q:
+    """Contracts that are not over then: in force, or to come. ``of``: the path to them."""
+    return Q(**{f"{of}valid_until": None}) | Q(**{f"{of}valid_until__gt": moment})
 
 
 def in_force(rows: ScopedQuerySet, now: datetime) -> ScopedQuerySet:

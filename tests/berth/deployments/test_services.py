@@ -20,7 +20,8 @@ from berth.deployments.services import (
     stop_deployment,
 )
 from berth.slas.models import Contract
-from berth.slas.services import change_contract, end_contract, ensure_default_classes
+from berth.slas.selectors import classes
+from berth.slas.services import change_contract, end_contract, ensure_default_classes, grant_contract
 from berth.tenants.models import CapacityQuota
 from helpers.factories import make_deployment, make_tenant
 
@@ -202,3 +203,29 @@ def test_scaling_to_none_is_allowed() -> None:
     assert scale_deployment(deployment=deployment, replicas=0, actor="t").replica_count == 0
     with pytest.raises(Invalid):
         scale_deployment(deployment=deployment, replicas=-1, actor="t")
+
+
+@pytest.mark.parametrize("lasts", ["for ever", "until tomorrow", "from tomorrow on", "until yesterday"])
+def test_a_name_is_taken_while_a_contract_has_it_or_will(lasts: str) -> None:
+    """``model`` in /v1 must mean one thing to a tenant, also once a scheduled contract comes into force."""
+    tenant, shared = make_tenant("acme"), make_deployment(tenant=make_tenant("owner"), name="chat")
+    day = timedelta(days=1)
+    begins = timezone.now() + day if lasts == "from tomorrow on" else None
+    service_class = ensure_default_classes()["chat"]
+    contract = grant_contract(
+        tenant=tenant, deployment=shared, service_class=service_class, actor="t", valid_from=begins
+    )
+    if lasts == "until tomorrow":
+        end_contract(contract=contract, actor="t", at=timezone.now() + day)
+    if lasts == "until yesterday":
+        Contract.objects.for_tenant(tenant.id).update(
+            valid_from=timezone.now() - 2 * day, valid_until=timezone.now() - day
+        )
+    open_of_class = classes().get(id=service_class.id).contracts_open
+    if lasts == "until yesterday":
+        make_deployment(tenant=tenant, name="chat")
+        assert open_of_class == 1, "the owner's own"
+        return
+    assert open_of_class == 2
+    with pytest.raises(Conflict, match="already has a model named 'chat'"):
+        make_deployment(tenant=tenant, name="chat")
