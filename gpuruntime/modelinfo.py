@@ -195,7 +195,7 @@ def _weights_bytes(info: ModelInfo, dtype: str) -> int:
 
 
 def _read_directory(path: Path) -> ModelInfo:
-    config = _json_object(path / "config.json")
+    config = json_object(path / "config.json")
     weights = _weight_files(path)
     types: Counter[str] = Counter()
     tensor_bytes = 0
@@ -243,7 +243,7 @@ def _weight_files(path: Path) -> list[Path]:
         if not files:
             raise ModelFileError(f"{path.name} holds no safetensors file")
         return files
-    weight_map = _json_object(index).get("weight_map")
+    weight_map = json_object(index).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
         raise ModelFileError(f"{index.name} has no weight_map")
     files = [path / name for name in sorted(set(weight_map.values()))]
@@ -281,7 +281,8 @@ def _checked_end(entry: dict[str, Any]) -> int:
     return int(end)
 
 
-def _json_object(path: Path) -> dict[str, Any]:
+def json_object(path: Path) -> dict[str, Any]:
+    """Raises ``ModelFileError`` where it is missing or anything else."""
     if not path.is_file():
         raise ModelFileError(f"{path.parent.name} has no {path.name}")
     try:

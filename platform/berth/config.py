@@ -51,6 +51,11 @@ class Config:
     webhook_private: bool = False
 
     @property
+    def secrets(self) -> Path:
+        """The folder of the platform's secrets; ``core.secrets.folder`` makes it."""
+        return Path(self.secrets_dir) if self.secrets_dir else self.home / "secrets"
+
+    @property
     def allowed_model_roots(self) -> list[Path]:
         """Directories below which an operator may register local files."""
         return [Path(p).resolve() for p in self.model_roots.split(":") if p]

@@ -14,7 +14,6 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from berth.catalog.sources import SourceError
@@ -207,8 +206,7 @@ def _refused(ref: HubRef, error: urllib.error.HTTPError) -> str:
 
 
 def _token() -> str:
-    folder = Path(CONFIG.secrets_dir) if CONFIG.secrets_dir else CONFIG.home / "secrets"
     try:
-        return (folder / "hub_token").read_text().strip()
+        return (CONFIG.secrets / "hub_token").read_text().strip()
     except OSError:
         return ""

@@ -7,7 +7,6 @@ source -> headers read, refused by name -> space checked -> converted or copied 
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import secrets
 import shutil
@@ -33,7 +32,7 @@ from berth.config import CONFIG
 from berth.core import leases
 from berth.core.notify import changed, enqueue
 from berth.core.version import raise_version
-from gpuruntime.modelinfo import ModelFileError, ModelInfo, read_model, supports
+from gpuruntime.modelinfo import ModelFileError, ModelInfo, json_object, read_model, supports
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +162,10 @@ def _fetch(model: Model, listing: Listing, target: Path, progress: Progress) -> 
     hashes = download.fetch(listing, first, model.id, progress) if first else {}
     had = sum(file.size for file in first)
     if first:
-        config = _json_object(download.folder_of(model.id) / listing.commit / "config.json")
+        try:
+            config = json_object(download.folder_of(model.id) / listing.commit / "config.json")
+        except ModelFileError as error:
+            raise Refused(str(error)) from error
         if reason := hub.refuse_early(config):
             raise Refused(reason)
         if not any(file.name == "tokenizer.json" for file in listing.files):
@@ -177,16 +179,6 @@ def _fetch(model: Model, listing: Listing, target: Path, progress: Progress) -> 
     for file in listing.files:
         shutil.move(folder / file.name, target / file.name)
     return target, hashes
-
-
-def _json_object(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise Refused(f"{path.name} is not valid JSON") from error
-    if not isinstance(value, dict):
-        raise Refused(f"{path.name} is not a JSON object")
-    return value
 
 
 def _require_allowance(model: Model, size_bytes: int) -> None:

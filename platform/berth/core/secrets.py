@@ -17,16 +17,16 @@ from pathlib import Path
 from berth.config import CONFIG
 
 
-def _directory() -> Path:
-    path = Path(CONFIG.secrets_dir) if CONFIG.secrets_dir else CONFIG.home / "secrets"
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return path
+def folder() -> Path:
+    """0700, made where it is not there yet."""
+    CONFIG.secrets.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return CONFIG.secrets
 
 
 @functools.cache
 def secret(name: str) -> str:
     """The secret's text; made (32 random bytes, hex) when the file is absent. Two processes agree: the link wins."""
-    path = _directory() / name
+    path = folder() / name
     if not path.exists():
         draft = path.with_name(f".{name}.{os.getpid()}.{secrets.token_hex(4)}")
         draft.touch(mode=0o600)

@@ -6,8 +6,10 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from berth.config import CONFIG
 
 POSTGRES_DATABASE = "berth"
 
@@ -28,7 +30,7 @@ class Home:
 
     @property
     def secrets(self) -> Path:
-        return self.root / "secrets"
+        return replace(CONFIG, home=self.root).secrets
 
     @property
     def postgres(self) -> Path:
@@ -67,7 +69,7 @@ class Home:
         self.root.mkdir(parents=True, exist_ok=True)
         self.root.chmod(0o711)
         for folder in (self.run, self.logs, self.secrets, self.node):
-            folder.mkdir(mode=0o700, exist_ok=True)
+            folder.mkdir(parents=True, mode=0o700, exist_ok=True)
 
 
 def socket_path(directory: Path) -> Path:

@@ -23,6 +23,7 @@ from berth.audit.services import record
 from berth.catalog.files import digest_of, models_directory, path_of, publish, require_space
 from berth.catalog.models import Model, ModelState
 from berth.config import CONFIG
+from berth.core import secrets
 from berth.core.models import ConfigVersion
 from berth.deployments.models import Replica, ReplicaState
 from berth.deployments.replicas import end_replica
@@ -80,7 +81,7 @@ def _fill(writer: Writer, *, with_secrets: bool, with_models: bool, say: Say) ->
         say(f"model files: {digest[:12]}")
         _add_model(writer, digest, files)
     if with_secrets:
-        for path in sorted(_secrets_directory().iterdir()):
+        for path in sorted(secrets.folder().iterdir()):
             if path.is_file() and not path.name.startswith("."):
                 writer.add_file(f"secrets/{path.name}", path)
 
@@ -150,7 +151,7 @@ def _unpack_model(reader: Reader, digest: str) -> list[Path]:
 @contextlib.contextmanager
 def _secrets(reader: Reader) -> Iterator[None]:
     """Puts the secrets in place once the body went well: written beside first, so that only renames are left."""
-    folder, drafts = _secrets_directory(), []
+    folder, drafts = secrets.folder(), []
     try:
         for name in reader.names("secrets"):
             draft = folder / f".restoring-{name.rsplit('/', 1)[1]}"
@@ -207,9 +208,3 @@ def _alone(home: Home) -> Iterator[None]:
     home.create()
     with lock.hold(home.lock, home.root):
         yield
-
-
-def _secrets_directory() -> Path:
-    path = Path(CONFIG.secrets_dir) if CONFIG.secrets_dir else Home(CONFIG.home).secrets
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return path
