@@ -22,7 +22,12 @@ export interface ChartSpec {
   span: [number, number];
   yMax?: number;
   yMin?: number;
+  /** What the steps between the y axis's lines may be; left out, those of decimal numbers. */
+  steps?: number[];
 }
+
+/** For bytes: lines at 2 GiB and 4 GiB, not at 1.9 GiB and 3.7 GiB. */
+export const BINARY_STEPS = Array.from({ length: 60 }, (_, power) => 2 ** power);
 
 const FONT = '11px "Geist Variable", system-ui, sans-serif';
 
@@ -141,6 +146,7 @@ export function chartOptions(
         grid: { stroke: ink("grid"), width: 1 },
         size: 58,
         space: 34,
+        ...(spec.steps && { incrs: spec.steps }),
         values: (_, splits) => splits.map((v) => spec.format(v)),
       },
     ],

@@ -185,6 +185,7 @@ export const enSlas = {
     budgetHint:
       "A target of 95 % lets 5 % of the offered requests be bad: that is the budget. What is left = 1 − bad / allowed, over the chosen time. Below 0 the promise was broken.",
     budgetLeft: "Budget left",
+    overspent: (times: string) => `spent ${times}× over`,
     spent: (bad: string, allowed: string) => `${bad} bad of ${allowed} allowed`,
     burn1: "Burn rate, 1 h",
     burn6: "Burn rate, 6 h",

@@ -158,6 +158,7 @@ export const zhSlas: typeof enSlas = {
     budgetHint:
       "95 % 的目标允许 5 % 的计入请求不达标：这就是预算。剩余 = 1 − 不达标数 / 允许数，按所选时段计算。低于 0 即承诺未兑现。",
     budgetLeft: "剩余预算",
+    overspent: (times) => `已用 ${times} 倍`,
     spent: (bad, allowed) => `${bad} 个不达标，允许 ${allowed} 个`,
     burn1: "消耗速率，1 小时",
     burn6: "消耗速率，6 小时",

@@ -11,23 +11,26 @@ export function NoScope({ first }: { first: string | undefined }) {
   const signOut = useSignOut();
   if (first && !scope) return <Navigate to="/t/$scope/overview" params={{ scope: first }} />;
   return (
-    <EmptyState
-      icon={<IconLifebuoy size={20} stroke={1.6} />}
-      title={first ? t.scope.unknown : t.scope.none}
-      text={first ? t.scope.unknownText : t.scope.noneText}
-    >
-      {first ? (
-        <Button component={Link} to={`/t/${first}/overview`} variant="default">
-          {t.nav.overview}
-        </Button>
-      ) : (
-        <Button
-          variant="default"
-          onClick={() => signOut.mutate(undefined, { onSuccess: () => location.assign("/signin") })}
-        >
-          {t.user.signOut}
-        </Button>
-      )}
-    </EmptyState>
+    <main id="content">
+      <EmptyState
+        page
+        icon={<IconLifebuoy size={20} stroke={1.6} />}
+        title={first ? t.scope.unknown : t.scope.none}
+        text={first ? t.scope.unknownText : t.scope.noneText}
+      >
+        {first ? (
+          <Button component={Link} to={`/t/${first}/overview`} variant="default">
+            {t.nav.overview}
+          </Button>
+        ) : (
+          <Button
+            variant="default"
+            onClick={() => signOut.mutate(undefined, { onSuccess: () => location.assign("/signin") })}
+          >
+            {t.user.signOut}
+          </Button>
+        )}
+      </EmptyState>
+    </main>
   );
 }

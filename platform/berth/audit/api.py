@@ -6,6 +6,8 @@ from typing import Any
 
 import django_filters
 from rest_framework import mixins, serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from berth.api.views import TenantFilter, TenantViewSet
 from berth.audit import selectors
@@ -17,12 +19,13 @@ class AuditEventSerializer(serializers.ModelSerializer[AuditEvent]):
     tenant = serializers.CharField(source="tenant_id")
     before = serializers.DictField(allow_null=True)
     after = serializers.DictField(allow_null=True)
+    object_name = serializers.CharField(help_text="a person's e-mail; empty for others, and for who is gone")
 
     class Meta:
         model = AuditEvent
         fields = [
-            "id", "tenant", "actor", "action", "object_type", "object_id", "before", "after", "request_id",
-            "created_at",
+            "id", "tenant", "actor", "action", "object_type", "object_id", "object_name", "before", "after",
+            "request_id", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -47,3 +50,13 @@ class AuditView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[
 
     def get_queryset(self) -> Any:
         return selectors.events(self.scope)
+
+    def paginate_queryset(self, queryset: Any) -> Any:
+        page = super().paginate_queryset(queryset)
+        selectors.annotate_names(page or [])
+        return page
+
+    def retrieve(self, request: Request, id: str) -> Response:
+        event = self.get_object()
+        selectors.annotate_names([event])
+        return Response(AuditEventSerializer(event).data)

@@ -16,7 +16,7 @@ from berth.catalog.models import Model, ModelState, SourceKind
 from berth.catalog.registration import run
 from berth.catalog.services import delete_model, register_model_now
 from berth.config import CONFIG
-from berth.core.secrets import secret
+from berth.core.secrets import folder, secret
 from berth.deployments.models import Deployment
 from berth.deployments.services import create_deployment
 from berth.fleet.services import ensure_node
@@ -65,8 +65,7 @@ def new_password() -> str:
 
 def keep_secret(name: str, text: str) -> Path:
     """BERTH_HOME/secrets/NAME, 0600, replaced whole."""
-    directory = Path(CONFIG.secrets_dir) if CONFIG.secrets_dir else CONFIG.home / "secrets"
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    directory = folder()
     draft = directory / f".{name}.{os.getpid()}"
     draft.touch(mode=0o600)
     draft.write_text(text)
@@ -83,7 +82,10 @@ def _ensure_operator() -> dict[str, str]:
     return {"email": OPERATOR_EMAIL, "password": password}
 
 
-def _ensure_local_node() -> dict[str, str]:
+def _ensure_local_node() -> dict[str, str] | None:
+    """None where ``up`` runs a simulated fleet: no agent would ever join as this one."""
+    if CONFIG.provider == "simulated":
+        return None
     token = CONFIG.node_token or secret("node_token_local")
     ensure_node(name=LOCAL_NODE, token=token, actor=ACTOR)
     return {"name": LOCAL_NODE, "token": token}

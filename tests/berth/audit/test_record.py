@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import pytest
 import structlog
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from berth.audit.models import AuditEvent
+from berth.audit.selectors import annotate_names
 from berth.audit.services import MASKED, changes, record
 from berth.tenants.models import Tenant
-from berth.tenants.services import create_key, create_tenant
-from helpers.factories import make_tenant
+from berth.tenants.services import create_key, create_tenant, create_user
+from helpers.factories import PASSWORD, make_tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -58,3 +60,18 @@ def test_a_change_that_fails_leaves_no_event() -> None:
     with pytest.raises(Failed):
         fail()
     assert not AuditEvent.objects.for_platform().filter(action="tenant.create").exists()
+
+
+def test_what_happened_to_a_person_names_whom() -> None:
+    tenant, ann = make_tenant(), create_user(email="ann@example.com", password=PASSWORD)
+    gone = create_user(email="gone@example.com", password=PASSWORD)
+    events = [
+        record(actor="ann@example.com", action="session.create", obj=ann),
+        record(actor="x", action="user.set_password", obj=gone),
+        record(actor="x", action="tenant.change", obj=tenant),
+    ]
+    gone.delete()
+    with CaptureQueriesContext(connection) as queries:
+        annotate_names(events)
+    assert [event.object_name for event in events] == ["ann@example.com", "", ""]  # type: ignore[attr-defined]
+    assert len(queries) == 1

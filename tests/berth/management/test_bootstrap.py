@@ -18,8 +18,10 @@ from django.utils import timezone
 from berth.catalog import files, sources
 from berth.catalog.models import Model
 from berth.catalog.services import delete_model
+from berth.core import secrets
 from berth.deployments.models import Deployment
 from berth.deployments.services import delete_deployment, stop_deployment
+from berth.fleet.models import Node
 from berth.fleet.selectors import node_by_token
 from berth.management import onboarding
 from berth.slas.models import Contract, ServiceClass
@@ -44,7 +46,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     config = dataclasses.replace(
         sources.CONFIG, home=tmp_path / "home", secrets_dir=str(tmp_path / "secrets"), model_roots=str(tmp_path)
     )
-    for module in (sources, files, onboarding):
+    for module in (sources, files, onboarding, secrets):
         monkeypatch.setattr(module, "CONFIG", config)
     return tmp_path / "home"
 
@@ -195,3 +197,10 @@ def test_a_key_made_by_command_has_the_scopes_deployments_and_end_that_were_aske
         with pytest.raises(CommandError, match=why):
             run("create_key", "acme", *wrong)
     assert ApiKey.objects.for_tenant(tenant.id).count() == count
+
+
+def test_no_node_is_made_that_no_agent_will_join_as(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simulated fleet has nodes of its own; another one would be shown as waiting for ever."""
+    monkeypatch.setattr(onboarding, "CONFIG", dataclasses.replace(onboarding.CONFIG, provider="simulated"))
+    assert json.loads(run("bootstrap"))["node"] is None
+    assert not Node.objects.exists()

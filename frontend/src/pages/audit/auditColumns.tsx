@@ -28,7 +28,7 @@ function objectName(event: AuditEvent): string {
     const name = state?.name ?? state?.email ?? state?.key;
     if (typeof name === "string" && name) return name;
   }
-  return event.object_id;
+  return event.object_name || event.object_id;
 }
 
 export function auditColumns(

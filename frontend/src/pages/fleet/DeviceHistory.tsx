@@ -3,6 +3,7 @@ import { IconChartLine } from "@tabler/icons-react";
 import { useMemo } from "react";
 import type { Device, HistoryPoint } from "../../api/fleet";
 import { ChartPanel } from "../../charts/ChartPanel";
+import { BINARY_STEPS } from "../../charts/options";
 import { EmptyState } from "../../components/EmptyState";
 import { Loaded } from "../../components/Loaded";
 import { useDeviceHistory } from "../../hooks/useNodes";
@@ -73,6 +74,7 @@ function Charts({ device, points, minutes }: ChartsProps) {
         data={[at, points.map((p) => p.promised_bytes), points.map((p) => p.memory_used_bytes)]}
         span={span}
         format={bytes}
+        steps={BINARY_STEPS}
         series={[
           { label: words.promised, color: "accent-2" },
           { label: words.used, color: "accent", kind: "area" },

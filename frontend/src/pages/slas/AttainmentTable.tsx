@@ -5,7 +5,7 @@ import { Meter } from "../../components/Meter";
 import { Panel } from "../../components/Panel";
 import { t } from "../../i18n";
 import { decimal, integer, milliseconds, percent } from "../../lib/format";
-import { budgetTone } from "./BudgetMeters";
+import { budgetFill, budgetText, budgetTone } from "./BudgetMeters";
 import classes from "./Slas.module.css";
 
 const words = t.slas.attainment;
@@ -50,11 +50,11 @@ const COLUMNS: Column<AttainedGroup>[] = [
       const left = row.original.budget.budget_left;
       return (
         <div className={classes.budgetCell}>
-          {percent(left)}
+          {budgetText(left)}
           <Meter
-            value={Math.max(0, left ?? 0)}
+            value={budgetFill(left)}
             tone={budgetTone(left) ?? "good"}
-            label={`${head.budget}: ${percent(left)}`}
+            label={`${head.budget}: ${budgetText(left)}`}
           />
         </div>
       );

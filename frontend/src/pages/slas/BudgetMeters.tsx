@@ -19,6 +19,16 @@ export function budgetTone(left: number | null): Tone | undefined {
   return left < 0.2 ? "late" : "good";
 }
 
+/** What is left of a budget; of one that is spent, how many times over: a share below zero says nothing to people. */
+export function budgetText(left: number | null): string {
+  return left !== null && left < 0 ? words.overspent(decimal(1 - left)) : percent(left);
+}
+
+/** How much of the meter is filled: all of it once more is spent than there was. */
+export function budgetFill(left: number | null): number {
+  return left !== null && left < 0 ? 1 : (left ?? 0);
+}
+
 export function burnTone(rate: number | null, alert: number): Tone | undefined {
   if (rate === null) return undefined;
   if (rate >= alert) return "bad";
@@ -77,15 +87,15 @@ export function BudgetMeters({ total }: { total: Attained }) {
         <StatTile
           label={words.budgetLeft}
           hint={words.budgetHint}
-          value={percent(budget.budget_left)}
+          value={budgetText(budget.budget_left)}
           tone={left && inText[left]}
           detail={words.spent(integer(budget.bad), decimal(budget.allowed))}
           testId="budget-left"
         />
         <Meter
-          value={Math.max(0, budget.budget_left ?? 0)}
+          value={budgetFill(budget.budget_left)}
           tone={left ?? "good"}
-          label={`${words.budgetLeft}: ${percent(budget.budget_left)}`}
+          label={`${words.budgetLeft}: ${budgetText(budget.budget_left)}`}
         />
       </div>
       <Burn label={words.burn1} rate={budget.burn_rate_1h} alert={FAST} />
