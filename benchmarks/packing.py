@@ -263,7 +263,7 @@ def run_online() -> Figures:
 
 def run_replan() -> Figures:
     """A fleet after a day of coming and going, packed anew."""
-    chance, scale = random.Random(11), 0.4
+    chance, scale = random.Random(11), 0.36
     demands = fleet_demand.demands(200, 21, scale)
     fleet = fleet_demand.fleet(64)
     for step in range(6):

@@ -13,7 +13,7 @@ and one that is nearly full is worth filling. Weights were found on the churn tr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache
 
 from scheduler.geometry.layouts import Counts, Layouts, Placement
 
@@ -34,24 +34,10 @@ class Fragmentation:
         self._of: dict[int, float] = {}
         self._best: dict[tuple[int, str], tuple[float, Placement] | None] = {}
 
-    @cached_property
-    def _feasible(self) -> dict[int, Counts]:
-        """By the units that are taken: how many more of each profile."""
-        return feasible(self.table)
-
-    @cached_property
-    def _ideal(self) -> dict[int, Counts]:
-        found: dict[int, Counts] = {}
-        for state in self.table.states:
-            free = self.table.free_units(state)
-            before = found.get(free, (0,) * len(self.table.names))
-            found[free] = tuple(map(max, before, self._feasible[state]))
-        return found
-
     def of(self, state: int) -> float:
         """F of one GPU, between 0 and 1."""
         if state not in self._of:
-            ideal, can = self._ideal[self.table.free_units(state)], self._feasible[state]
+            ideal, can = ideals(self.table)[self.table.free_units(state)], feasible(self.table)[state]
             self._of[state] = sum(
                 weight * (most - some) / most
                 for weight, most, some in zip(self.weights, ideal, can, strict=True)
@@ -95,6 +81,7 @@ class Fragmentation:
         return growth + roomy + LONELY / (state.bit_count() + 1)
 
 
+@cache
 def feasible(table: Layouts) -> dict[int, Counts]:
     """How many more instances of each profile could be made in each state, alone."""
     found: dict[int, Counts] = {}
@@ -104,4 +91,14 @@ def feasible(table: Layouts) -> dict[int, Counts]:
             after = found[state | 1 << placement.index][placement.profile]
             most[placement.profile] = max(most[placement.profile], 1 + after)
         found[state] = tuple(most)
+    return found
+
+
+@cache
+def ideals(table: Layouts) -> dict[int, Counts]:
+    """By the number of free units: the most of each profile that any state with so many could still take."""
+    found: dict[int, Counts] = {}
+    for state in table.states:
+        free = table.free_units(state)
+        found[free] = tuple(map(max, found.get(free, (0,) * len(table.names)), feasible(table)[state]))
     return found

@@ -69,7 +69,7 @@ class _Orderer:
     changes: Iterable[Change]
     policy: Policy | None = None
     waves: list[Wave] = field(default_factory=list)
-    detours: int = 0
+    passed: set[str] = field(default_factory=set)
 
     def result(self) -> Order:
         gone = [change for change in self.changes if change.after is None and change.before is not None]
@@ -87,7 +87,7 @@ class _Orderer:
                 self.waves.append(wave)
                 continue
             self.waves.append(Wave(starts, stops))
-        return Order(tuple(self.waves), tuple(left), self.detours)
+        return Order(tuple(self.waves), tuple(left), len(self.passed))
 
     def _stops(self, gone: list[Change]) -> tuple[Stop, ...]:
         for change in gone:
@@ -146,7 +146,9 @@ class _Orderer:
         placer = Placer(self.books, self.policy)
         for at, change in enumerate(left):
             before = change.before
-            if before is None or before.demand not in self.demands or not self._in_the_way(before, left):
+            if before is None or before.demand not in self.demands or before.replica in self.passed:
+                continue  # once: two could send each other to and fro
+            if not self._in_the_way(before, left):
                 continue
             demand = self.demands[before.demand]
             choice = placer.find(demand, as_good(demand, before.slot), without=frozenset((before.gpu,)))
@@ -157,7 +159,7 @@ class _Orderer:
             if not self._put(over, passing):
                 continue
             self._settle(over)
-            self.detours += 1
+            self.passed.add(before.replica)
             rest = [*left[:at], replace(change, before=passing), *left[at + 1 :]]
             return Wave((_start(over),), (Stop(before, over.why),)), rest
         return None
