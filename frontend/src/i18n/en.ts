@@ -35,6 +35,7 @@ export const en = {
   },
   errors: {
     title: "This could not be loaded",
+    denied: "Your role does not see this",
     network: "The server does not answer. It is asked again when you retry.",
     notFound: "There is no such page",
     notFoundText: "The address may be old, or the object was deleted.",

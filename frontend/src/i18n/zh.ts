@@ -36,6 +36,7 @@ export const zh: Catalogue = {
   },
   errors: {
     title: "无法加载",
+    denied: "您的角色无权查看此内容",
     network: "服务器没有响应。点击重试可再次请求。",
     notFound: "没有此页面",
     notFoundText: "地址可能已过期，或该对象已被删除。",
