@@ -56,7 +56,9 @@ Figures = dict[str, Any]
 
 
 def run_static() -> Figures:
-    return {f"{count} demands, seed {seed}": static(count, seed) for count, seed in ((20, 1), (50, 2), (100, 3), (200, 4))}
+    return {
+        f"{count} demands, seed {seed}": static(count, seed) for count, seed in ((20, 1), (50, 2), (100, 3), (200, 4))
+    }
 
 
 def static(count: int, seed: int) -> Figures:
@@ -120,7 +122,9 @@ def run_small() -> Figures:
 class Replay:
     """Visits one after the other through a way of placing; figures from an eighth of the visits on."""
 
-    def __init__(self, visits: list[Visit], gpus: int, make: Callable[[Books], Usual | Ours], board: str = BOARD) -> None:
+    def __init__(
+        self, visits: list[Visit], gpus: int, make: Callable[[Books], Usual | Ours], board: str = BOARD
+    ) -> None:
         self.books = Books(fleet_demand.fleet(gpus, board))
         self.way = make(self.books)
         self.visits = visits
@@ -365,7 +369,8 @@ def report(result: Figures) -> None:
         print(f"\nreplan: {row['gpus_before']} GPUs to {row['gpus_after']}, objective {row['objective']:.2f}, ", end="")
         print(f"bound {row['bound']:.2f}, {row['moves']} moves in {row['waves']} waves, {row['seconds']:.2f} s")
         print(f"        {row['kind']}: {row['why']}")
-        print(f"        a tick at 1,000 GPUs and 1,000 demands: {row['tick']['seconds']:.2f} s, {row['tick']['seats']} seats")
+        took = row["tick"]
+        print(f"        a tick at 1,000 GPUs and 1,000 demands: {took['seconds']:.2f} s, {took['seats']} new seats")
 
 
 def report_replay(name: str, part: Figures) -> None:
@@ -375,7 +380,9 @@ def report_replay(name: str, part: Figures) -> None:
     for way, row in part["ways"].items():
         scarce = f"{100 * row['acceptance_when_scarce']:.1f} %" if "acceptance_when_scarce" in row else ""
         line = f"{way:18} {row['gpus']:>6.2f} {row['peak']:>5} {row['goodput_per_gpu']:>15.0f}"
-        line += f" {100 * row['acceptance']:>7.1f} % {scarce:>12} {row['stranded_units']:>9.1f} {row['moves_per_h']:>8.1f}"
+        line += (
+            f" {100 * row['acceptance']:>7.1f} % {scarce:>12} {row['stranded_units']:>9.1f} {row['moves_per_h']:>8.1f}"
+        )
         print(f"{line} {row['decision_p50_ms']:>7.2f} {row['decision_p99_ms']:>7.2f}")
 
 

@@ -34,7 +34,7 @@ def fewest_gpus(demands: list[Demand]) -> int:
     best = 1 << 30
     for mixes in product(*map(covers, demands)):
         total = tuple(map(sum, zip(*mixes, strict=True)))
-        best = min(best, max(gpus_for(total), max(map(sum, mixes))))
+        best = min(best, max(gpus_for(total), *map(sum, mixes)))
     return best
 
 

@@ -77,6 +77,8 @@ class Usual:
     def _spot(self, demand: Demand, slot: Slot) -> Spot | None:
         best: tuple[int, Spot] | None = None
         for gpu, room in self.books.rooms():
+            if best is not None and room.kind is None:
+                continue
             if room.kind not in (None, slot.kind) or self.books.too_near(demand.id, demand.spread, gpu):
                 continue
             table = table_of(slot)
@@ -95,7 +97,9 @@ class Usual:
 class Ours:
     """``moves``: how many replicas may move after each arrival; 0: nobody does."""
 
-    def __init__(self, books: Books, policy: Policy, *, moves: int = 0, every: int = 1, slots: Slots | None = None) -> None:
+    def __init__(
+        self, books: Books, policy: Policy, *, moves: int = 0, every: int = 1, slots: Slots | None = None
+    ) -> None:
         self.books, self.placer, self.budget, self.slots = books, Placer(books, policy), moves, slots
         self.demands: dict[str, Demand] = {}
         self.every, self.arrived = every, 0

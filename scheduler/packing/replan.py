@@ -58,7 +58,7 @@ def replan(
 
 @dataclass(frozen=True)
 class _Option:
-    """``steps``: the order in which ``changes`` are possible; those that are not are left out. ``seats``: after them."""
+    """``steps``: the order in which ``changes`` happen; those that cannot are left out. ``seats``: after them."""
 
     kind: Kind
     changes: tuple[Change, ...]

@@ -222,11 +222,11 @@ class _Programme:
         for _, name, mix, _ in list(self.pool.mixes):
             demand, counts = by_id[name], dict(mix.counts)
             rates = {number: rate for number, rate, _ in self.market.items[name]}
-            for number in counts:
-                fewer = counts | {number: counts[number] - 1}
-                part = tuple(sorted((n, count) for n, count in fewer.items() if count))
+            for number, count in mix.counts:
+                fewer = counts | {number: count - 1}
+                part = tuple(sorted((n, left) for n, left in fewer.items() if left))
                 if part and mix.replicas > demand.min_replicas:
-                    self._add_mix(demand, Mix(part, sum(rates[n] * count for n, count in part), 0.0, 0.0))
+                    self._add_mix(demand, Mix(part, sum(rates[n] * left for n, left in part), 0.0, 0.0))
 
     def _price(self) -> float:
         """Adds for each demand the mix that the relaxation lacks most; the sum of what they would save, not above 0."""
@@ -253,6 +253,8 @@ class _Programme:
     def _whole_numbers(self, everything: bool) -> np.ndarray[Any, Any] | None:
         """The best whole numbers; ``everything``: only mixes that leave nothing unserved. None: there are none."""
         count = int(self.lp.getNumCol())
+        if not count:  # nobody asks for anything
+            return np.zeros(0, int)
         every = np.arange(count, dtype=np.int32)
         self.lp.changeColsIntegrality(count, every, np.full(count, highspy.HighsVarType.kInteger))
         for column, _, _, lost in self.pool.mixes:

@@ -40,7 +40,10 @@ def demand(name: str, rates: Mapping[Slot, float], wanted: float = 1.0, **change
 def seat(replica: str, gpu: str, slot: Slot, start: int = 0, **changes: Any) -> Seat:
     """``replica`` is DEMAND/NUMBER."""
     name = replica.partition("/")[0]
-    return Seat(**{"replica": replica, "demand": name, "trust": f"tenant-{name}", "gpu": gpu, "slot": slot, "start": start} | changes)
+    return Seat(
+        **{"replica": replica, "demand": name, "trust": f"tenant-{name}", "gpu": gpu, "slot": slot, "start": start}
+        | changes
+    )
 
 
 def broken_rules(fleet: Fleet, seats: Iterable[Seat], demands: Mapping[str, Demand]) -> list[str]:

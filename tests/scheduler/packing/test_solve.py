@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from functools import cache
-from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.common import exhaustive
 from helpers.fleets import A30, H100, demand, fleet, mig, mps, whole
 from scheduler.geometry.layouts import layouts
 from scheduler.packing.model import Demand, Isolation, Spread
@@ -17,54 +17,15 @@ from scheduler.packing.offers import Market, Prices
 from scheduler.packing.ratio import most_per_gpu
 from scheduler.packing.solve import Target, solve
 
-SLOTS = [mig("1g.6gb", A30), mig("2g.12gb", A30), mig("4g.24gb", A30)]
-VECTORS = [v for v in layouts(A30, "mig").vectors if any(v)]
-
-
-@cache
-def gpus_for(counts: tuple[int, int, int]) -> int:
-    """The fewest A30s that hold so many instances of each profile: every split off of one GPU's worth is tried."""
-    if not any(counts):
-        return 0
-    fitting = [v for v in VECTORS if all(a <= b for a, b in zip(v, counts, strict=True))]
-    return 1 + min(gpus_for(tuple(b - a for a, b in zip(v, counts, strict=True))) for v in fitting)  # type: ignore[arg-type]
-
-
-def covers(one: Demand) -> list[tuple[int, int, int]]:
-    """Every mix that serves all of it and none of whose replicas could be left out."""
-    found = []
-    for counts in product(range(5), repeat=3):
-        rates = [one.rates.get(slot, 0.0) for slot in SLOTS]
-        total = sum(rate * n for rate, n in zip(rates, counts, strict=True))
-        least = min((rate for rate, n in zip(rates, counts, strict=True) if n), default=0.0)
-        if total >= one.wanted and total - least < one.wanted and all(r or not n for r, n in zip(rates, counts, strict=True)):
-            found.append(counts)
-    return found
-
-
-def brute(demands: list[Demand]) -> int:
-    best = 1 << 30
-    for mixes in product(*map(covers, demands)):
-        total = tuple(map(sum, zip(*mixes, strict=True)))
-        most = max(sum(mix) for mix in mixes)
-        best = min(best, max(most, gpus_for(total)))  # type: ignore[arg-type]
-    return best
-
-
-DEMANDS = st.lists(
-    st.tuples(st.integers(1, 12), st.sampled_from([(4, 7, 12), (0, 4, 9), (0, 0, 5), (3, 6, 7)])), min_size=1, max_size=4
-).map(
-    lambda rows: [
-        demand(f"d{n}", {slot: rate / 4 for slot, rate in zip(SLOTS, rates, strict=True) if rate}, wanted / 4)
-        for n, (wanted, rates) in enumerate(rows)
-    ]
+DEMANDS = st.lists(st.tuples(st.integers(1, 12), st.sampled_from(exhaustive.KINDS)), min_size=1, max_size=4).map(
+    lambda rows: [exhaustive.a_demand(f"d{n}", rates, wanted / 4) for n, (wanted, rates) in enumerate(rows)]
 )
 
 
 @settings(deadline=None, max_examples=40)
 @given(DEMANDS)
 def test_small_fleets_get_the_optimum_of_an_exhaustive_search(demands: list[Demand]) -> None:
-    best = brute(demands)
+    best = exhaustive.fewest_gpus(demands)
     found = solve(Market(fleet(24, key=A30), demands, Prices()))
     assert found.lost == 0
     assert found.bound <= best + 1e-6
@@ -150,9 +111,7 @@ def test_burst_that_earns_less_a_gpu_than_the_rest_is_left_when_the_ratio_counts
 
 @settings(deadline=None, max_examples=10)
 @given(st.integers(0, 10_000))
-def test_two_hundred_demands_stay_within_three_per_cent_of_the_bound(seed: int) -> None:
-    import random
-
+def test_sixty_demands_stay_within_three_per_cent_of_the_bound(seed: int) -> None:
     chance = random.Random(seed)
     names = layouts(H100, "mig").names
     demands = []
