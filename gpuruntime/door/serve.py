@@ -32,6 +32,8 @@ from gpuruntime.process import resident_bytes
 ALIVE_CHECK_S = 0.5
 HTTP_END_S = 2
 FLUSH_S = 3.0
+# Of requests that were cut off so many are named in the reason; the log has all.
+NAMED = 3
 
 log = logging.getLogger("gpuruntime.serve")
 
@@ -51,6 +53,7 @@ class Runtime:
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
         self._reporter: Reporter | None = None
+        self._parting = ""
 
     async def run(self) -> int:
         """Serves until told to stop. The exit code."""
@@ -148,7 +151,13 @@ class Runtime:
         await asyncio.wait({idle, hurry}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
         why = "it was told to stop at once" if self._at_once.is_set() else f"its {limit_s:g} s to finish are over"
-        for run in list(replica.active):
+        cut = list(replica.active)
+        if cut:
+            ids = [run.account.request_id for run in cut]
+            log.warning("cut off at the stop, %s: %s", why, ", ".join(ids))
+            named = [*ids[:NAMED], *([f"and {len(ids) - NAMED} more"] if len(ids) > NAMED else [])]
+            self._parting = f"{len(ids)} requests were cut off, {why}: {', '.join(named)}"
+        for run in cut:
             run.fail(ApiError(503, f"The replica stops: {why}.", code="replica_stopped", retry_after_s=1))
         await asyncio.wait({idle}, timeout=ABORT_S + 0.5)
         idle.cancel()
@@ -167,7 +176,7 @@ class Runtime:
         if replica.tracing is not None:
             await asyncio.to_thread(replica.tracing.stop)
         if code == 0:
-            replica.become("stopped")
+            replica.become("stopped", self._parting)
 
     def _fail(self, reason: str) -> int:
         self._replica.become("failed", reason)

@@ -77,6 +77,8 @@ class Replica:
     _lost: bool = False
     _told_to_stop: bool = False
     _settled: bool = False
+    # What its last process said at its end, where that was no clean one.
+    _parting: str = ""
 
     @property
     def wanted(self) -> bool:
@@ -125,6 +127,8 @@ class Replica:
         if self.wanted and self.record.drain_since is None:
             self._crashed(self.record, ending, now)
         else:
+            run = self._own_run_file()
+            self._parting = run.reason if run is not None and run.state == "stopped" else ""
             process.forget(self.state, self.replica_id)
         self.record, self.child, self._ready_since, self._told_to_stop = None, None, None, False
 
@@ -181,7 +185,7 @@ class Replica:
 
     def _start(self, now: float) -> None:
         assert self.spec is not None
-        self._settled = False
+        self._settled, self._parting = False, ""
         try:
             model = self._model(self.spec)
             if model is None:
@@ -257,8 +261,11 @@ class Replica:
     def observed(self) -> ObservedReplica:
         if self.record is not None:
             return self._observed_process(self.record)
-        # Stopped and draining by wish: who wished it knows the reason, and keeps it when none is given here.
-        found = ObservedReplica(replica_id=self.replica_id, state="stopped", restarts=self.restarts)
+        # Stopped and draining by wish: who wished it knows the reason, and keeps it when none is given here. One is
+        # given where the end was no clean one: which requests it cut off.
+        found = ObservedReplica(
+            replica_id=self.replica_id, state="stopped", restarts=self.restarts, reason=self._parting
+        )
         if self._fetch is not None and self.progress is not None:
             found.state, found.progress = "placing", self.progress
             found.reason = f"Fetching the model: {self.progress:.0%}"

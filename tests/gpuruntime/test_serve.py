@@ -225,6 +225,9 @@ def test_a_bounded_drain_ends_with_an_error_frame_and_a_second_signal_is_quicker
             assert json.loads(rest.strip().split(b"data: ")[-1])["error"]["code"] == "replica_stopped"
             assert runtime.process.wait(timeout=15) == 0
             assert runtime.spooled()[-1]["outcome"] == "truncated"
+            run = json.loads(runtime.run_file.read_text())
+            assert run["state"] == "stopped"
+            assert run["reason"].startswith("1 requests were cut off, "), "whoever reads the replica's end is told"
         finally:
             runtime.end()
 

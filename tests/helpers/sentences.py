@@ -23,7 +23,7 @@ SPEAKING = (
     *("platform/berth/bounded_body.py", "platform/berth/bounded_http.py"),
     *("scheduler/placing.py", "scheduler/reconcile.py"),
     *("scheduler/node/modelcache.py", "scheduler/node/process.py", "scheduler/node/replica.py"),
-    *(f"gpuruntime/door/{name}.py" for name in ("admission", "asked", "generate", "replica", "run")),
+    *(f"gpuruntime/door/{name}.py" for name in ("admission", "asked", "generate", "replica", "run", "serve")),
     *("gpuruntime/modelinfo.py", "gpuruntime/openai_checks.py"),
 )
 SILENT = {
@@ -34,7 +34,7 @@ SILENT = {
 SILENT_CALLS = {
     *("debug", "info", "warning", "error", "exception", "log", "execute", "RawSQL", "compile", "OpenApiParameter"),
     *("extend_schema", "extend_schema_view", "extend_schema_field", "TypeError", "KeyError", "RuntimeError", "Func"),
-    *("RedisTimeoutError", "HttpResponse", "StreamingHttpResponse"),
+    *("RedisTimeoutError", "HttpResponse", "StreamingHttpResponse", "say", "basicConfig"),
 }
 SILENT_ARGUMENTS = {"help_text", "help", "verbose_name", "content_type", "extra"}
 _SAYS_SOMETHING = re.compile(r"[a-z]{2,}.* |[ ].*[a-z]{2,}", re.DOTALL)

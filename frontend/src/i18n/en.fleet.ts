@@ -178,6 +178,7 @@ export const enFleet = {
     },
     successor: (node: string) => `successor on ${node}`,
     successorPending: "successor is being placed",
+    running: (n: string) => `${n} still running`,
   },
   add: {
     action: "Add node",

@@ -170,6 +170,7 @@ export const zhFleet: typeof enFleet = {
     },
     successor: (node) => `接替者位于 ${node}`,
     successorPending: "正在放置接替者",
+    running: (n) => `还有 ${n} 个请求在运行`,
   },
   add: {
     action: "添加节点",

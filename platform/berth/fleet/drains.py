@@ -6,14 +6,19 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from berth.deployments.models import Replica, ReplicaState
+from berth.deployments.selectors import annotate_live
 from berth.fleet.models import Node
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One replica that leaves. ``state``: serving, waiting (no room for a successor) or ending."""
+    """One replica that leaves. ``state``: serving, waiting (no room for a successor) or ending.
+
+    ``running``: requests that it has still to finish; None when nobody knows at the moment.
+    """
 
     replica: str
     deployment: str
@@ -23,6 +28,7 @@ class Move:
     successor: str | None
     successor_node: str | None
     reason: str
+    running: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,7 @@ class Drain:
 
 
 def annotate_drains(nodes: Sequence[Node]) -> None:
-    """Sets ``drain`` on each: None, or how far it is. Two queries when any node is drained, none otherwise."""
+    """Sets ``drain`` on each: None, or how far it is. Two queries, and one question to Redis, when any is drained."""
     draining = {node.id: node for node in nodes if node.drain_requested_at is not None}
     for node in nodes:
         node.drain = None  # type: ignore[attr-defined]
@@ -49,6 +55,7 @@ def annotate_drains(nodes: Sequence[Node]) -> None:
     leaving: defaultdict[str, list[Replica]] = defaultdict(list)
     for row in living.filter(node_id__in=draining):
         leaving[row.node_id or ""].append(row)
+    annotate_live(row for rows in leaving.values() for row in rows)
     deployments = {row.deployment_id for rows in leaving.values() for row in rows}
     successors: defaultdict[str, list[Replica]] = defaultdict(list)
     for row in living.filter(deployment_id__in=deployments, run=True):
@@ -101,4 +108,10 @@ def _move(row: Replica, successors: Sequence[Replica]) -> Move:
         successor=other.id if other is not None else None,
         successor_node=other.node.name if other is not None and other.node is not None else None,
         reason=reason,
+        running=_running(row),
     )
+
+
+def _running(row: Replica) -> int | None:
+    stats: dict[str, Any] | None = row.stats  # type: ignore[attr-defined]
+    return None if stats is None else int(stats.get("running", 0)) + int(stats.get("queued", 0))

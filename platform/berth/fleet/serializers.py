@@ -112,6 +112,9 @@ class MoveSerializer(serializers.Serializer[Any]):
     successor = serializers.CharField(allow_null=True)
     successor_node = serializers.CharField(allow_null=True)
     reason = serializers.CharField()
+    running = serializers.IntegerField(
+        allow_null=True, help_text="requests it has still to finish; null: not known now"
+    )
 
 
 class DrainSerializer(serializers.Serializer[Any]):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import redis
+from django.conf import settings
 from django.utils import timezone
 
 from berth.audit.models import AuditEvent
@@ -14,6 +16,7 @@ from berth.deployments.services import create_replica, drain_replica, end_replic
 from berth.fleet.drains import annotate_drains
 from berth.fleet.models import Gpu, Node
 from berth.fleet.services import cordon_node, create_node, delete_node, desired_for, drain_node, reserve_seat
+from berth.live import names
 from berth.options.services import set_option
 from helpers.api_cases import World, problem, url
 from helpers.factories import make_deployment, make_node
@@ -60,8 +63,11 @@ def test_a_drain_tells_how_far_it_is() -> None:
     assert (move.state, move.successor, move.successor_node) == ("serving", waits.id, "other")
     for row in (first, second):
         drain_replica(replica=row, reason="Node is drained")
+    with redis.Redis.from_url(settings.REDIS_URL) as store:
+        store.set(names.stats(second.id), b'{"running": 3, "queued": 1}', ex=names.ALIVE_TTL_S)
     seen = shown(node)
     assert (seen.state, seen.left, {move.state for move in seen.moves}) == ("ending", 2, {"ending"})
+    assert [move.running for move in seen.moves] == [None, 4], "only what a replica said is shown"
     for row in (first, second):
         end_replica(replica=row, state="stopped", reason="Done")
     seen = shown(node)

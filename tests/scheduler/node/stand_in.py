@@ -1,7 +1,8 @@
 """A process in a runtime's place, for the mechanics of supervision: reads its configuration, reports itself, obeys.
 
 ``engine.extra_args`` says how: ``exit=CODE`` ends after reporting, ``fail=REASON`` reports failed and ends,
-``stubborn`` ignores SIGTERM, ``child`` starts a process of its own, ``drain=S`` takes so long to drain.
+``stubborn`` ignores SIGTERM, ``child`` starts a process of its own, ``drain=S`` takes so long to drain,
+``parting=T`` says T at its end.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def main() -> None:
     def end(*_: object) -> None:
         report("draining")
         time.sleep(float(said.get("drain", 0)))
-        report("stopped")
+        report("stopped", said.get("parting", ""))
         sys.exit(0)
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN if "stubborn" in said else end)

@@ -40,6 +40,13 @@ def test_starts_what_is_wanted_and_drains_what_is_not(bench: Any, spec: Spec) ->
     bench.until(lambda: bench.supervisor.observed() == [])
 
 
+def test_what_a_drain_cut_off_is_told_with_the_end(bench: Any, spec: Spec) -> None:
+    bench.want(spec("rep_1", "parting=cut"))
+    bench.until_state("ready")
+    bench.want(spec("rep_1", "parting=cut", run=False))
+    assert bench.until_state("stopped").reason == "cut"
+
+
 def test_a_runtime_sees_none_of_the_platforms_secrets(bench: Any, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_NODE_TOKEN", "node-secret")
     monkeypatch.setenv("BERTH_DATABASE_URL", "postgresql://user:secret@host/db")

@@ -4,6 +4,7 @@ import type { Drain, Node } from "../../api/fleet";
 import { TimeAgo } from "../../components/TimeAgo";
 import { useScope } from "../../hooks/useScope";
 import { say, t } from "../../i18n";
+import { integer } from "../../lib/format";
 import classes from "./Drain.module.css";
 
 /** How far the drain of a node is: what has left, and each replica that is still there with what it waits for. */
@@ -51,6 +52,7 @@ function Leaving({ drain }: { drain: Drain }) {
           </Link>
           <span>
             {words.moves[move.state]}
+            {move.running !== null && ` · ${words.running(integer(move.running))}`}
             {move.successor &&
               ` · ${move.successor_node ? words.successor(move.successor_node) : words.successorPending}`}
           </span>
