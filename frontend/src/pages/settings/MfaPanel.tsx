@@ -5,7 +5,7 @@ import { ConfirmModal } from "../../components/ConfirmModal";
 import { Loaded } from "../../components/Loaded";
 import { Panel } from "../../components/Panel";
 import { StatePill } from "../../components/StatePill";
-import { useDisableFactor, useFactor, useRenewCodes } from "../../hooks/useAccount";
+import { useConfirmFactor, useDisableFactor, useFactor, useRenewCodes } from "../../hooks/useAccount";
 import { t } from "../../i18n";
 import { MfaSetup, RecoveryCodes } from "./MfaSetup";
 
@@ -81,7 +81,8 @@ function Enabled({ left }: { left: number }) {
 export function MfaPanel() {
   const factor = useFactor();
   const words = t.settings.mfa;
-  const [codes, setCodes] = useState<string[]>();
+  // Held here, where it outlives the form: the factor may be read as on before the codes are shown, and they come once
+  const confirm = useConfirmFactor();
   return (
     <Panel title={words.title}>
       <Loaded query={factor}>
@@ -91,12 +92,12 @@ export function MfaPanel() {
             <p className="muted">
               {words.text} {required && !enabled && words.required}
             </p>
-            {codes ? (
-              <RecoveryCodes codes={codes} onDone={() => setCodes(undefined)} />
-            ) : enabled ? (
+            {confirm.data ? (
+              <RecoveryCodes codes={confirm.data.recovery_codes} onDone={confirm.reset} />
+            ) : enabled && !confirm.isPending ? (
               <Enabled left={recovery_codes_left} />
             ) : (
-              <MfaSetup onCodes={setCodes} />
+              <MfaSetup confirm={confirm} />
             )}
           </>
         )}

@@ -2,7 +2,7 @@ import { Button, Group, Stack, Text, TextInput } from "@mantine/core";
 import { type FormEvent, lazy, Suspense, useState } from "react";
 import { CopyButton } from "../../components/CopyButton";
 import { FormError } from "../../components/FormError";
-import { useBeginFactor, useConfirmFactor } from "../../hooks/useAccount";
+import { useBeginFactor, type useConfirmFactor } from "../../hooks/useAccount";
 import { t } from "../../i18n";
 import classes from "./Settings.module.css";
 
@@ -33,17 +33,16 @@ export function RecoveryCodes({ codes, onDone }: { codes: string[]; onDone: () =
 interface ConfirmProps {
   secret: string;
   uri: string;
-  onCodes: (codes: string[]) => void;
+  confirm: ReturnType<typeof useConfirmFactor>;
   onCancel: () => void;
 }
 
-function Confirm({ secret, uri, onCodes, onCancel }: ConfirmProps) {
-  const confirm = useConfirmFactor();
+function Confirm({ secret, uri, confirm, onCancel }: ConfirmProps) {
   const [code, setCode] = useState("");
   const words = t.settings.mfa;
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    confirm.mutate(code.replace(/\s/g, ""), { onSuccess: (made) => onCodes(made.recovery_codes) });
+    confirm.mutate(code.replace(/\s/g, ""));
   };
   return (
     <form onSubmit={submit} data-testid="mfa-form">
@@ -84,12 +83,14 @@ function Confirm({ secret, uri, onCodes, onCancel }: ConfirmProps) {
 }
 
 /** A new secret as QR code and text; it counts once a code made with it was entered. */
-export function MfaSetup({ onCodes }: { onCodes: (codes: string[]) => void }) {
+export function MfaSetup({ confirm }: { confirm: ReturnType<typeof useConfirmFactor> }) {
   const begin = useBeginFactor();
+  const cancel = () => {
+    begin.reset();
+    confirm.reset();
+  };
   if (begin.data)
-    return (
-      <Confirm secret={begin.data.secret} uri={begin.data.uri} onCodes={onCodes} onCancel={begin.reset} />
-    );
+    return <Confirm secret={begin.data.secret} uri={begin.data.uri} confirm={confirm} onCancel={cancel} />;
   return (
     <>
       <Button
