@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -94,26 +94,30 @@ class Visit:
 def churn(arrivals: int, live: float, mean_life_h: float, seed: int) -> list[Visit]:
     """Poisson arrivals and exponential lifetimes, ``live`` demands at a time on average."""
     chance = random.Random(seed)
+    return _visits((one_demand(f"d{n}", chance) for n in range(arrivals)), live, mean_life_h, chance)
+
+
+def alibaba(path: Path, arrivals: int, live: float, mean_life_h: float, seed: int) -> list[Visit]:
+    """The same coming and going of pods as large as Alibaba's, in the order of their trace; none can be divided."""
+    pods = list(_pods(path, BOARD))
+    return _visits(pods[:arrivals], live, mean_life_h, random.Random(seed))
+
+
+def _visits(demands: Iterable[Demand], live: float, mean_life_h: float, chance: random.Random) -> list[Visit]:
     found, now = [], 0.0
-    for n in range(arrivals):
+    for demand in demands:
         now += chance.expovariate(live / mean_life_h)
-        found.append(Visit(one_demand(f"d{n}", chance), now, now + chance.expovariate(1 / mean_life_h)))
+        found.append(Visit(demand, now, now + chance.expovariate(1 / mean_life_h)))
     return found
 
 
-def alibaba(path: Path, key: str = BOARD) -> list[Visit]:
-    """Pods of one GPU or a part of it, by the sevenths of a GPU they ask for; none can be divided."""
-    return sorted(_pods(path, key), key=lambda visit: visit.comes)
-
-
-def _pods(path: Path, key: str) -> Iterator[Visit]:
+def _pods(path: Path, key: str) -> Iterator[Demand]:
+    """Of one GPU or a part of it, by the sevenths of a GPU that they ask for."""
     profiles = [profile for profile in board(key).mig.profiles if profile.name in board(key).mig.serving()]
     most = max(profile.slices for profile in profiles)
     with path.open() as file:
-        for row in csv.DictReader(file):
-            if row["num_gpu"] != "1" or not row["deletion_time"]:
-                continue
-            wanted = min(most, math.ceil(int(row["gpu_milli"]) / 1000 * most - 0.01))
-            slots = {Slot(key, Isolation.MIG, p.name): 1.0 for p in profiles if p.slices >= wanted}
-            one = Demand(row["name"], row["name"], "alibaba", 1.0, slots)
-            yield Visit(one, int(row["creation_time"]) / 3600, int(row["deletion_time"]) / 3600)
+        rows = [row for row in csv.DictReader(file) if row["num_gpu"] == "1"]
+    for row in sorted(rows, key=lambda one: int(one["creation_time"])):
+        wanted = min(most, math.ceil(int(row["gpu_milli"]) / 1000 * most - 0.01))
+        slots = {Slot(key, Isolation.MIG, p.name): 1.0 for p in profiles if p.slices >= wanted}
+        yield Demand(row["name"], row["name"], "alibaba", 1.0, slots)

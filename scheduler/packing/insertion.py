@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 from scheduler.packing.assign import Names
 from scheduler.packing.compact import Change
-from scheduler.packing.model import Demand, Pending, Seat
+from scheduler.packing.model import ENOUGH, Demand, Pending, Seat
 from scheduler.packing.online import Placer
 from scheduler.packing.preempt import preempt
 from scheduler.packing.refusals import why_no_place
@@ -89,7 +89,7 @@ class Insertion:
         served = sum(demand.rates.get(seat.slot, 0.0) for seat in seats)
         count = len(seats)
         goal = demand.guaranteed if guaranteed else demand.wanted
-        while served < goal * (1 - _EPS) or (guaranteed and count < demand.min_replicas):
+        while served < goal * ENOUGH or (guaranteed and count < demand.min_replicas):
             # Sized for all that is wanted: one seat for both is better than one for each.
             seat = self._one_more(demand, max(0.0, demand.wanted - served), burst=not guaranteed)
             if seat is None:

@@ -45,6 +45,8 @@ _CUTS: dict[Isolation, CutName] = {
     Isolation.WHOLE: "whole",
 }
 EVERY_KIND = frozenset(Isolation)
+# Goodput is an estimate or a measurement: the last hundredth of a demand is not worth a replica of its own.
+ENOUGH = 0.99
 
 
 class Spread(IntEnum):

@@ -40,7 +40,7 @@ class Prices:
 
 # How much more than its GPUs a demand is worth, so that the last hundredth of it is still served.
 _ALL_OF_IT = 30.0
-_GUARANTEED_OVER_BURST = 4.0
+_GUARANTEED_OVER_BURST = 40.0
 
 
 class Market:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from scheduler.packing.compact import Change
-from scheduler.packing.model import Demand, Fleet, Gpu, Pending, Seat, part_of_gpu
+from scheduler.packing.model import ENOUGH, Demand, Fleet, Gpu, Pending, Seat, part_of_gpu
 from scheduler.packing.moves import Order
 from scheduler.packing.offers import Group, Offer
 
@@ -93,9 +93,9 @@ def served_by(seats: Iterable[Seat], demands: Mapping[str, Demand]) -> dict[str,
 
 
 def short_of_guarantee(seats: Iterable[Seat], demands: Mapping[str, Demand]) -> float:
-    """Guaranteed goodput that is not served, in tokens/s."""
+    """Guaranteed goodput that is missing to what is enough of it, in tokens/s."""
     served = served_by(seats, demands)
-    return sum(max(0.0, demand.guaranteed - served.get(demand.id, 0.0)) for demand in demands.values())
+    return sum(max(0.0, ENOUGH * demand.guaranteed - served.get(demand.id, 0.0)) for demand in demands.values())
 
 
 def applied(seats: Iterable[Seat], changes: Iterable[Change]) -> tuple[Seat, ...]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from benchmarks.common import exhaustive
 from helpers.fleets import A30, H100, demand, fleet, mig, mps, whole
 from scheduler.geometry.layouts import layouts
-from scheduler.packing.model import Demand, Isolation, Spread
+from scheduler.packing.model import ENOUGH, Demand, Isolation, Spread
 from scheduler.packing.offers import Market, Prices
 from scheduler.packing.ratio import most_per_gpu
 from scheduler.packing.solve import Target, solve
@@ -50,7 +50,7 @@ def holds(target: Target, demands: list[Demand]) -> None:
             assert count <= given_[slot]
     for one in demands:
         served = sum(one.rates[offer.slot] * n for offer, n in target.slots[one.id].items())
-        assert served >= one.wanted * (1 - 1e-6)
+        assert served >= one.wanted * ENOUGH
 
 
 def test_shares_of_one_tenant_are_packed_together_and_of_two_apart() -> None:
