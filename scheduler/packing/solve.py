@@ -5,7 +5,7 @@
     mix        y_mc: demand m is served by the mix of slots c; exactly one each, the empty mix is one
     supply     of each slot, the mixes take at most what the patterns give; parts of shared GPUs are halves of one
                another, so that what fits in sum fits
-    spread     no demand has more replicas than there are GPUs in use
+    spread     no demand has more replicas than there are GPUs in use, nor more on shared ones than those
 
 Mixes are made on demand: the linear relaxation prices every slot, ``mixes.cheapest`` finds for each demand the mix
 that would improve it most, until none does. Its value is then a bound on every plan, whole numbers or not (Dantzig
@@ -72,6 +72,7 @@ class _Pool:
     mixes: list[tuple[int, str, Mix, float]] = field(default_factory=list)
     one: dict[str, int] = field(default_factory=dict)
     spread: dict[str, int] = field(default_factory=dict)
+    apart: dict[tuple[str, Group, Isolation, str], int] = field(default_factory=dict)
     capacity: dict[Group, int] = field(default_factory=dict)
 
 
@@ -130,6 +131,9 @@ class _Programme:
             self.pool.one[demand.id] = self._row(1.0, 1.0)
             if demand.spread is not Spread.NONE:
                 self.pool.spread[demand.id] = self._row(-infinity, 0.0)
+                offers = (self.market.offers[number] for number, _, _ in self.market.items[demand.id])
+                for pair in {_apart_key(demand.id, offer) for offer in offers if not offer.slot.kind.mixes_trust}:
+                    self.pool.apart[pair] = self._row(-infinity, 0.0)
 
     def _gpus(self) -> None:
         """Columns of GPUs: each pattern, whole, and shared within a trust domain."""
@@ -151,7 +155,9 @@ class _Programme:
                     self.pool.whole.append((column, group))
                 elif key[1] is not Isolation.MIG:
                     units = float(board(group.board).shares.units)
-                    column = self._column(price, highspy.kHighsInf, base | {self.pool.supply[key]: -units})
+                    apart = {row: -1.0 for other, row in self.pool.apart.items() if other[1:] == key[:3]}
+                    entries = base | apart | {self.pool.supply[key]: -units}
+                    column = self._column(price, highspy.kHighsInf, entries)
                     self.pool.shared.append((column, group, key[1], key[2]))
 
     def _add_mix(self, demand: Demand, mix: Mix, bonus: float = 0.0) -> None:
@@ -163,6 +169,9 @@ class _Programme:
             offer = self.market.offers[number]
             row = self.pool.supply[_supply_key(offer)]
             entries[row] = entries.get(row, 0.0) + count * _units(offer)
+            apart = self.pool.apart.get(_apart_key(demand.id, offer))
+            if apart is not None:
+                entries[apart] = entries.get(apart, 0.0) + count
         if mix.counts and demand.id in self.pool.spread:
             entries[self.pool.spread[demand.id]] = float(mix.replicas)
         lost = self.market.worth[demand.id].loss(mix.rate)
@@ -237,7 +246,7 @@ class _Programme:
             if not items:
                 continue
             near = -duals[self.pool.spread[demand.id]] if demand.id in self.pool.spread else 0.0
-            priced = [Item(number, rate, max(0.0, self._price_of(number, duals)) + near) for number, rate, _ in items]
+            priced = [Item(number, rate, self._price_of(demand.id, number, duals) + near) for number, rate, _ in items]
             most = self.market.most[demand.spread]
             mix = cheapest(priced, self.market.worth[demand.id], demand.min_replicas, most)
             reduced = mix.bound - duals[self.pool.one[demand.id]]
@@ -246,9 +255,11 @@ class _Programme:
                 self._add_mix(demand, mix)
         return saved
 
-    def _price_of(self, number: int, duals: np.ndarray[Any, Any]) -> float:
+    def _price_of(self, demand: str, number: int, duals: np.ndarray[Any, Any]) -> float:
         offer = self.market.offers[number]
-        return float(-duals[self.pool.supply[_supply_key(offer)]] * _units(offer))
+        apart = self.pool.apart.get(_apart_key(demand, offer))
+        price = -duals[self.pool.supply[_supply_key(offer)]] * _units(offer)
+        return max(0.0, float(price)) + (max(0.0, float(-duals[apart])) if apart is not None else 0.0)
 
     def _whole_numbers(self, everything: bool) -> np.ndarray[Any, Any] | None:
         """The best whole numbers; ``everything``: only mixes that leave nothing unserved. None: there are none."""
@@ -310,6 +321,10 @@ def _supply_key(offer: Offer) -> tuple[Group, Isolation, str, str]:
     """Shares of one trust domain come from one pool whatever their size; other slots from one each."""
     profile = offer.slot.profile if offer.slot.kind.mixes_trust else ""
     return offer.group, offer.slot.kind, offer.trust, profile
+
+
+def _apart_key(demand: str, offer: Offer) -> tuple[str, Group, Isolation, str]:
+    return demand, offer.group, offer.slot.kind, offer.trust
 
 
 def _units(offer: Offer) -> float:
