@@ -14,15 +14,14 @@
 constexpr size_t row_stride(int num_blocks) { return size_t((num_blocks + 3) / 4 * 4 + 1) * kBlock; }
 
 struct AttentionScratch {
-    Buffer<float> scores;      // [16][stride]
-    Buffer<bf16> weights;      // [16][stride]
+    Buffer<float> scores;      // [16][stride]; a row's weights, in bf16, take the place of its scores
     Buffer<bf16> widened;      // int8 blocks as bf16
     std::vector<const uint8_t*> blocks, next;
     alignas(64) float out[kTile * 64];
 
     void fit(int num_blocks, int head_dim) {
         const size_t stride = row_stride(num_blocks);
-        if (scores.size() < kTile * stride) scores.resize(kTile * stride), weights.resize(kTile * stride);
+        if (scores.size() < kTile * stride) scores.resize(kTile * stride);
         if (widened.size() < size_t(4 * kBlock * head_dim)) widened.resize(4 * kBlock * head_dim);
     }
 };
@@ -110,18 +109,14 @@ struct Attention {
     // Scores of row r to weights whose sum is returned; V's scales of int8 are folded into the weights.
     float soften(int r) {
         float* scores = scratch.scores.data() + r * stride();
-        bf16* weights = scratch.weights.data() + r * stride();
+        bf16* weights = reinterpret_cast<bf16*>(scores);
         const int begin = first[r] / kBlock, end = (last[r] + kBlock - 1) / kBlock;   // the blocks it sees some of
         const bool plain = layout.bits == 16;
+        for (int b = begin; b < end && !plain; ++b) store(scores + b * kBlock, load(scores + b * kBlock) * load(key_scales(b)));
+        for (int b : {begin, end - 1}) hide(scores + b * kBlock, first[r] - b * kBlock, last[r] - b * kBlock);
         Vec most = splat(-INFINITY);
-        for (int b = begin; b < end; ++b) {
-            float* s = scores + b * kBlock;
-            if (!plain) store(s, load(s) * load(key_scales(b)));
-            if (b == begin || b == end - 1) hide(s, first[r] - b * kBlock, last[r] - b * kBlock);
-            most = larger(most, load(s));
-        }
+        for (int b = begin; b < end; ++b) most = larger(most, load(scores + b * kBlock));
         const float factor = scale * kLog2E, top = maximum(most) * factor;
-        memset(weights, 0, begin * kBlock * sizeof *weights);
         Vec total = {};
         for (int b = begin; b < end; ++b) {
             Vec p = power_of_two(load(scores + b * kBlock) * factor - top);
@@ -129,6 +124,7 @@ struct Attention {
             if (!plain) p = p * load(value_scales(b));
             store_bf16(weights + b * kBlock, p);
         }
+        memset(weights, 0, begin * kBlock * sizeof *weights);
         memset(weights + end * kBlock, 0, (num_blocks - end) * kBlock * sizeof *weights);
         return sum(total);
     }
@@ -143,6 +139,7 @@ struct Attention {
     template <int groups>
     void mix(int group) {
         const size_t stride = this->stride();
+        const bf16* weights = reinterpret_cast<const bf16*>(scratch.scores.data());
 #ifdef BERTH_AMX
         if (amx) {
             _tile_zero(0); _tile_zero(1);
@@ -150,7 +147,7 @@ struct Attention {
             for (int b = 0; b < num_blocks; ++b) {
                 start_after_values(b + 3);
                 const bf16* v = values(b, b & 3) + group * kGroup;
-                _tile_loadd(6, scratch.weights.data() + b * kBlock, stride * 2);
+                _tile_loadd(6, weights + b * kBlock, stride * 4);
                 _tile_loadd(7, v, 64); _tile_dpbf16ps(0, 6, 7);
                 _tile_loadd(7, v + kGroup, 64); _tile_dpbf16ps(1, 6, 7);
                 if (groups == 4) {
@@ -168,7 +165,7 @@ struct Attention {
         for (int b = 0; b < num_blocks; ++b) {
             const bf16* v = values(b, b & 3) + group * kGroup;
             for (int g = 0; g < groups; ++g)
-                portable_product(scratch.out + g * kTile, 64, scratch.weights.data() + b * kBlock, stride, v + g * kGroup,
+                portable_product(scratch.out + g * kTile, 64, weights + b * kBlock, 2 * stride, v + g * kGroup,
                                  32, rows, kBlock / 2);
         }
     }
