@@ -16,7 +16,7 @@ run: $(VENV)/run.installed frontend/dist/index.html
 	@exec $(PYTHON) manage.py up
 
 test: $(VENV)/test.installed frontend/dist/index.html
-	$(PYTHON) -m pytest -m "not external"
+	$(PYTHON) -m pytest -m "not external" --durations=25
 	cd frontend && $(NPM) run --silent test
 
 test-external: $(VENV)/test.installed
