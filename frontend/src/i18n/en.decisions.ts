@@ -14,6 +14,8 @@ export const enDecisions = {
     scale: "Let go",
     drain: "Moved away",
   } as Record<string, string>,
+  /** What a decision knew, by the server's name without its unit; English has the name itself. */
+  inputs: {} as Record<string, string>,
   columns: { at: "When", kind: "Kind", summary: "What", deployment: "Deployment", node: "Node" },
   detail: {
     title: "Decision",

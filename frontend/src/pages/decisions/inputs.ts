@@ -1,3 +1,4 @@
+import { t } from "../../i18n";
 import { bytes, decimal, integer, NONE } from "../../lib/format";
 
 /** A figure of a decision as a person reads it; the end of its name says its unit. */
@@ -21,6 +22,7 @@ export function inputText(name: string, value: unknown): string {
 
 /** `memory_bytes` reads as "memory": the unit stands with the figure. */
 export function inputName(name: string): string {
-  const plain = name.replace(/_(bytes|s)$/, "").replaceAll("_", " ");
+  const bare = name.replace(/_(bytes|s)$/, "");
+  const plain = t.decisions.inputs[bare] ?? bare.replaceAll("_", " ");
   return plain.charAt(0).toUpperCase() + plain.slice(1);
 }

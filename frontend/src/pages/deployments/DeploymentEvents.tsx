@@ -88,7 +88,11 @@ function Event({ event }: { event: DeploymentEvent }) {
       {told && <p className={classes.text}>{say(told)}</p>}
       {event.reason && event.reason !== told && <p className={classes.text}>{say(event.reason)}</p>}
       {event.before && event.after && event.kind.startsWith("deployment.") && (
-        <Changes before={event.before} after={event.after} />
+        <Changes
+          before={event.before}
+          after={event.after}
+          heads={{ before: t.audit.before, after: t.audit.after }}
+        />
       )}
     </li>
   );
