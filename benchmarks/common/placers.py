@@ -46,10 +46,8 @@ def whole(demand: Demand) -> list[Slot]:
 
 def smallest_unit(demand: Demand) -> list[Slot]:
     slots = _legal(demand, [Isolation.MIG])
-    one = min((slot.profile for slot in slots), default="", key=lambda name: name)
-    least = layouts(next(iter(demand.rates)).board, "mig").names[0]
-    found = [slot for slot in slots if slot.profile == least] if one else []
-    return _as_many(demand, found[0]) if found else whole(demand)
+    least = [slot for slot in slots if slot.profile == layouts(slot.board, "mig").names[0]]
+    return _as_many(demand, least[0]) if least else whole(demand)
 
 
 def by_memory(demand: Demand) -> list[Slot]:

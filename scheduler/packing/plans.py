@@ -98,17 +98,6 @@ def short_of_guarantee(seats: Iterable[Seat], demands: Mapping[str, Demand]) -> 
     return sum(max(0.0, ENOUGH * demand.guaranteed - served.get(demand.id, 0.0)) for demand in demands.values())
 
 
-def applied(seats: Iterable[Seat], changes: Iterable[Change]) -> tuple[Seat, ...]:
-    """The seats after all changes."""
-    found = {seat.replica: seat for seat in seats}
-    for change in changes:
-        if change.before is not None:
-            found.pop(change.before.replica, None)
-        if change.after is not None:
-            found[change.after.replica] = change.after
-    return tuple(found.values())
-
-
 def paired(before: Iterable[Seat], after: Iterable[Seat], demands: Mapping[str, Demand]) -> list[Change]:
     """Who goes where: of each demand, those that leave a seat with those that come, the largest with the largest."""
     old, new = {seat.replica: seat for seat in before}, {seat.replica: seat for seat in after}
