@@ -87,7 +87,9 @@ function Form({ deployment, edit, onClose }: FormProps) {
         thousandSeparator
         {...form.getInputProps("default_max_tokens")}
       />
-      <p className="muted">{t.deployments.edit.live}</p>
+      <p className="muted" style={{ margin: 0 }}>
+        {t.deployments.edit.live}
+      </p>
       <Alert color={running ? "yellow" : "blue"} variant="light" icon={<IconInfoCircle size={16} />} p="xs">
         {running ? t.deployments.edit.stopFirst : t.deployments.edit.stopped}
       </Alert>
