@@ -11,7 +11,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import openai
 import psycopg
 import pyotp
 import pytest
@@ -285,7 +284,7 @@ def use(cluster: Cluster, *tokens: str) -> None:
     """Both secrets open the gateway, and only to the deployment that the key names."""
     assert len(set(tokens)) == len(tokens)
     for token in tokens:
-        client: openai.OpenAI = cluster.client(token)
+        client = cluster.client(token)
         assert [model.id for model in client.models.list()] == [DEPLOYMENT]
         answer = client.chat.completions.create(
             model=DEPLOYMENT, messages=messages("What is the capital of France?"), max_tokens=16, temperature=0
@@ -417,10 +416,10 @@ def enter(page: Page, tenant: Tenancy, code: Callable[[], str]) -> None:
     page.goto("/")
     page.get_by_label("E-mail").fill(f"ada-{tenant.run}@lighthouse.test")
     page.get_by_role("textbox", name="Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Sign in", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("One more step")
     look(page, "code asked")
     page.get_by_test_id("code").fill(code())
-    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Sign in", exact=True).click()
     page.wait_for_url("**/t/**")
     expect(page.get_by_test_id("tenant-switcher")).to_contain_text(tenant.name)
