@@ -7,6 +7,7 @@ import { StatePill } from "../../components/StatePill";
 import { useVersions } from "../../hooks/useContracts";
 import { t } from "../../i18n";
 import { absolute } from "../../lib/format";
+import { price } from "../../lib/money";
 import { classLine } from "../deployments/classLine";
 import { PILLS, rateLine } from "./contractColumns";
 import classes from "./Slas.module.css";
@@ -15,11 +16,12 @@ const words = t.slas.contracts;
 
 /** What a version says, under the names that its changes are listed by. */
 function said(contract: Contract): Record<string, unknown> {
-  const { price_per_million: price, currency, ...terms } = contract.terms;
+  const { price_per_million: prices, currency, ...terms } = contract.terms;
+  const each = [prices.input, prices.cached, prices.output];
   return {
     service_class: contract.service_class.name,
     ...terms,
-    price: `${price.input} / ${price.cached} / ${price.output} ${currency}`,
+    price: each.map((amount) => price(amount, currency)).join(" / "),
     guaranteed_requests_per_min: contract.guaranteed_requests_per_min,
     burst_requests_per_min: contract.burst_requests_per_min,
     guaranteed_tokens_per_min: contract.guaranteed_tokens_per_min,
