@@ -31,6 +31,7 @@ export const enMembers = {
     string
   >,
   expires: "ends",
+  ended: "ended",
   by: (who: string) => `by ${who}`,
   resend: "New link",
   revoke: "Withdraw",

@@ -30,6 +30,7 @@ export const zhMembers: typeof enMembers = {
   invitationsHint: "已发出但尚未接受。链接只能使用一次。",
   states: { open: "待接受", expired: "已过期", accepted: "已接受", revoked: "已撤回" },
   expires: "到期",
+  ended: "已到期",
   by: (who) => `由 ${who} 发出`,
   resend: "新链接",
   revoke: "撤回",

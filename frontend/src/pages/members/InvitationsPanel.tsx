@@ -29,7 +29,8 @@ function Row({ invitation, onLink }: Props & { invitation: Invitation }) {
       <span className={classes.text}>
         <span className={classes.name}>{email}</span>
         <span className={classes.email}>
-          {t.roles[invitation.role]} · {words.expires} <TimeAgo at={invitation.expires_at} />
+          {t.roles[invitation.role]} · {invitation.state === "expired" ? words.ended : words.expires}{" "}
+          <TimeAgo at={invitation.expires_at} />
           {invitation.invited_by && ` · ${words.by(invitation.invited_by)}`}
         </span>
       </span>
