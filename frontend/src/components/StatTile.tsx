@@ -32,3 +32,12 @@ export function StatTile({ label, hint, value, unit, detail, tone, loading = fal
     </div>
   );
 }
+
+/** Tiles side by side on one surface. */
+export function StatTiles({ children, testId }: { children: ReactNode; testId?: string }) {
+  return (
+    <div className={classes.tiles} data-testid={testId}>
+      {children}
+    </div>
+  );
+}

@@ -63,7 +63,9 @@ export function FleetPage() {
           {t.fleet.node.staleText}
         </p>
       )}
-      <FleetTiles nodes={nodes.data} />
+      <div className={classes.sums}>
+        <FleetTiles nodes={nodes.data} />
+      </div>
       <div className={classes.filters}>
         <TextInput
           aria-label={t.fleet.search}

@@ -1,8 +1,7 @@
 import type { Node } from "../../api/fleet";
-import { StatTile } from "../../components/StatTile";
+import { StatTile, StatTiles } from "../../components/StatTile";
 import { t } from "../../i18n";
 import { bytes, integer, percent } from "../../lib/format";
-import classes from "./Fleet.module.css";
 import { totalsOf } from "./layout";
 
 /** The fleet in four figures. */
@@ -13,7 +12,7 @@ export function FleetTiles({ nodes }: { nodes: Node[] | undefined }) {
   const share = (part: number, whole: number) => percent(whole ? part / whole : null);
   const { hint: nodesHint, label: nodesLabel } = words.nodes;
   return (
-    <div className={classes.tiles}>
+    <StatTiles>
       <StatTile
         loading={loading}
         label={nodesLabel}
@@ -47,6 +46,6 @@ export function FleetTiles({ nodes }: { nodes: Node[] | undefined }) {
         detail={words.used.detail(share(sum.used, sum.promised))}
         testId="tile-used"
       />
-    </div>
+    </StatTiles>
   );
 }

@@ -1,9 +1,8 @@
 import type { ServiceClass } from "../../api/types";
-import { StatTile } from "../../components/StatTile";
+import { StatTile, StatTiles } from "../../components/StatTile";
 import { t } from "../../i18n";
 import { decimal, integer, milliseconds, percent } from "../../lib/format";
 import type { LiveWindow } from "../../live/types";
-import classes from "./Overview.module.css";
 import type { FigureSet, Range } from "./useFigures";
 
 interface Props {
@@ -27,7 +26,7 @@ export function Tiles({ figures, range, newest, level }: Props) {
   const ready = newest?.replicas.filter((r) => r.state === "ready").length;
   const tone = attainmentTone(total.attainment, level?.attainment_target ?? 0.95);
   return (
-    <div className={classes.tiles}>
+    <StatTiles>
       <StatTile
         loading={loading}
         testId="tile-attainment"
@@ -86,6 +85,6 @@ export function Tiles({ figures, range, newest, level }: Props) {
         value={newest ? `${decimal(newest.devices.in_use)} / ${decimal(newest.devices.total)}` : "–"}
         detail={ready === undefined ? undefined : words.replicas(ready, newest?.replicas.length ?? 0)}
       />
-    </div>
+    </StatTiles>
   );
 }

@@ -1,6 +1,6 @@
 import type { Attained } from "../../api/types";
 import { Meter } from "../../components/Meter";
-import { StatTile } from "../../components/StatTile";
+import { StatTile, StatTiles } from "../../components/StatTile";
 import { t } from "../../i18n";
 import { decimal, integer, percent } from "../../lib/format";
 import classes from "./Slas.module.css";
@@ -65,7 +65,7 @@ export function BudgetMeters({ total }: { total: Attained }) {
   const target = budget.target;
   const kept = total.attainment !== null && target !== null && total.attainment >= target;
   return (
-    <div className={classes.meters} data-testid="budget">
+    <StatTiles testId="budget">
       <div className={classes.meter}>
         <StatTile
           label={words.title}
@@ -100,6 +100,6 @@ export function BudgetMeters({ total }: { total: Attained }) {
       </div>
       <Burn label={words.burn1} rate={budget.burn_rate_1h} alert={FAST} />
       <Burn label={words.burn6} rate={budget.burn_rate_6h} alert={SLOW} />
-    </div>
+    </StatTiles>
   );
 }

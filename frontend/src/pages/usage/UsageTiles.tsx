@@ -1,16 +1,15 @@
 import type { UsageSums } from "../../api/types";
-import { StatTile } from "../../components/StatTile";
+import { StatTile, StatTiles } from "../../components/StatTile";
 import { t } from "../../i18n";
 import { integer, NONE, percent } from "../../lib/format";
 import { cost } from "../../lib/money";
-import classes from "./Usage.module.css";
 
 const words = t.usage.tiles;
 const ratio = (part: number, all: number) => (all ? percent(part / all) : NONE);
 
 export function UsageTiles({ total, currency }: { total: UsageSums; currency: string }) {
   return (
-    <div className={classes.tiles}>
+    <StatTiles>
       <StatTile
         {...words.requests}
         value={integer(total.requests)}
@@ -30,6 +29,6 @@ export function UsageTiles({ total, currency }: { total: UsageSums; currency: st
         testId="usage-prompt"
       />
       <StatTile {...words.cost} value={cost(total.cost, currency)} detail={currency} testId="usage-cost" />
-    </div>
+    </StatTiles>
   );
 }
