@@ -29,8 +29,8 @@ __all__ = ["browser"]
 RUN = secrets.token_hex(2)
 EMAIL = f"operator-{RUN}@berth.test"
 CLASS, TENANT, MODEL, NODE = f"patient-{RUN}", f"Harbour {RUN}", f"journey-{RUN}", f"pier-{RUN}"
-READY_MS = 300_000
-STORY_TOKENS = 900
+READY_MS = 120_000
+STORY_TOKENS = 500
 
 
 class Stream(threading.Thread):
@@ -238,8 +238,10 @@ def watch_traffic(page: Page, cluster: Cluster, token: str) -> None:
     follow(page, "Deployments")
     page.get_by_role("row", name=re.compile(MODEL)).get_by_role("link", name=MODEL).click()
     expect(page.get_by_test_id("tile-offered")).to_contain_text(re.compile(r"\D3 requests"))
-    expect(page.get_by_test_id("sla-charts")).to_contain_text("target 95 %")
-    expect(page.get_by_test_id("charts")).to_contain_text("promised 60 s")
+    attainment = page.get_by_test_id("tile-attainment")
+    expect(attainment).to_contain_text("100 %")
+    expect(attainment).to_contain_text("target 95 %")
+    expect(page.get_by_test_id("sla-charts").get_by_role("figure", name="Attainment")).to_contain_text("100 %")
     look(page, "operator 21 metrics")
 
 
