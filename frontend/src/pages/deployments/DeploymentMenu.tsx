@@ -33,6 +33,7 @@ export function DeploymentMenu({ deployment }: { deployment: Deployment }) {
   const running = deployment.desired_state === "running";
   const scope = current?.slug ?? "";
   const deleted = () => void navigate({ to: "/t/$scope/deployments", params: { scope } });
+  if (!canUse && !mayChange) return null;
   return (
     <>
       <ObjectMenu label={t.deployments.menu(deployment.name)} width={180} testId="deployment-menu">
