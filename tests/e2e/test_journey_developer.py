@@ -240,7 +240,9 @@ def not_the_admins(page: Page, harbour: Harbour) -> None:
     follow(page, "Deployments")
     expect(page.get_by_role("main")).to_contain_text(harbour.deployment)
     expect(page.get_by_test_id("create-deployment")).to_have_count(0)
-    expect(page.get_by_test_id("deployment-menu")).to_have_count(0)
+    page.get_by_test_id("deployment-menu").first.click()
+    expect(page.get_by_role("menuitem")).to_have_text(["Open in playground"])
+    page.keyboard.press("Escape")
     look(page, "developer deployments")
     with aside(page) as tab:
         typed(tab, harbour)
