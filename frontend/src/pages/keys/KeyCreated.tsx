@@ -19,9 +19,9 @@ function TryIt({ apiKey, token }: { apiKey: Key; token: string }) {
   );
   const model = opened.find((one) => one.state.ready > 0) ?? opened[0];
   const messages = [{ role: "user", content: t.snippets.question }];
-  return (
-    <Snippets token={token} body={{ model: model?.name ?? t.snippets.anyModel, messages, stream: true }} />
-  );
+  // The first answer one sees is short and the likeliest: a small model at its default temperature rambles.
+  const body = { messages, temperature: 0, max_tokens: 64, stream: true };
+  return <Snippets token={token} body={{ model: model?.name ?? t.snippets.anyModel, ...body }} />;
 }
 
 /** The one time a token is seen: it is in memory only and gone when this closes. */
