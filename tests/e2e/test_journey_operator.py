@@ -76,7 +76,7 @@ def test_an_operator_serves_a_tenant_and_takes_a_node_out(
         make_contract(page, operator)
         token = hand_out_key(page)
         watch_traffic(page, cluster, token)
-        with joined(page, tmp_path):
+        with joined(page, operator, tmp_path):
             scale(page, cluster, operator)
             take_a_node_out(page, cluster, operator, token)
         come_back(page, password, secret)
@@ -90,8 +90,12 @@ def cleaned(operator: Person) -> Iterator[None]:
     finally:
         for node in operator.get("nodes")["results"]:
             operator.post(f"nodes/{node['id']}/uncordon")
-        for made in operator.get(f"deployments?search={MODEL}")["results"]:
-            operator.post(f"deployments/{made['id']}/stop")
+        stop_deployments(operator)
+
+
+def stop_deployments(operator: Person) -> None:
+    for made in operator.get(f"deployments?search={MODEL}")["results"]:
+        operator.post(f"deployments/{made['id']}/stop")
 
 
 def set_up_mfa(page: Page) -> str:
@@ -246,8 +250,8 @@ def watch_traffic(page: Page, cluster: Cluster, token: str) -> None:
 
 
 @contextmanager
-def joined(page: Page, folder: Path) -> Iterator[None]:
-    """A second machine: its agent is started with the line that the console gives."""
+def joined(page: Page, operator: Person, folder: Path) -> Iterator[None]:
+    """A second machine: its agent is started with the line that the console gives, and leaves in order."""
     follow(page, "Fleet")
     page.get_by_test_id("add-node").first.click()
     page.get_by_role("textbox", name="Name").fill(NODE)
@@ -270,8 +274,18 @@ def joined(page: Page, folder: Path) -> Iterator[None]:
         expect(node_card(page, NODE)).to_contain_text("Connected")
         look(page, "operator 24 fleet")
         yield
+        stop_deployments(operator)
+        node = only(operator, "nodes", name=NODE)
+        operator.post(f"nodes/{node['id']}/drain")
+        eventually(lambda: is_empty(operator), 90, f"{NODE} is empty")
     finally:
         stop_agent(agent, folder)
+    operator.delete(f"nodes/{node['id']}")
+
+
+def is_empty(operator: Person) -> bool:
+    """The demo's replica, which other tests need, has been replaced at home."""
+    return bool(only(operator, "nodes", name=NODE)["drain"]["state"] == "done")
 
 
 def stop_agent(agent: subprocess.Popen[bytes], folder: Path) -> None:
