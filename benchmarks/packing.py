@@ -13,7 +13,6 @@ alibaba  the same coming and going of pods as large as Alibaba's of 2023, in sev
 
 from __future__ import annotations
 
-import argparse
 import gc
 import random
 import sys
@@ -27,7 +26,16 @@ from benchmarks.common import exhaustive, fleet_demand
 from benchmarks.common.fleet_demand import BOARD, Visit
 from benchmarks.common.placers import Ours, Usual, by_memory, sized, smallest_unit, whole
 from benchmarks.common.replay import Replay, stranded
-from benchmarks.common.report import REPOSITORY, conclude, end_on_signals, options_parser, percentile, say
+from benchmarks.common.report import (
+    REPOSITORY,
+    Targets,
+    add_only,
+    conclude,
+    end_on_signals,
+    options_parser,
+    percentile,
+    say,
+)
 from scheduler.packing.assign import assign
 from scheduler.packing.books import Books
 from scheduler.packing.insertion import Insertion
@@ -117,23 +125,44 @@ def mix_of(visits: Iterable[Visit]) -> Policy:
     return Policy({BOARD: {name: count / asked.total() for name, count in asked.items()}})
 
 
-def run_churn() -> Figures:
-    visits = fleet_demand.churn(ARRIVALS, LIVE, LIFE_H, CHURN_SEED)
-    policy = mix_of(visits[: ARRIVALS // 8])
-    ways: dict[str, Callable[[Books], Usual | Ours]] = {
-        "whole": lambda books: Usual(books, whole),
-        "all-1g": lambda books: Usual(books, smallest_unit),
+Ways = dict[str, Callable[[Books], Usual | Ours]]
+
+
+def by_device_plugins() -> Ways:
+    return {
         "first-fit": lambda books: Usual(books, by_memory),
         "best-fit": lambda books: Usual(books, by_memory, fullest=True),
-        "first-fit, sized": lambda books: Usual(books, sized),
-        "ours, sized slots": lambda books: Ours(books, policy, slots=sized),
+    }
+
+
+def ours_by(policy: Policy) -> Ways:
+    return {
         "ours": lambda books: Ours(books, policy),
         "ours, with moves": lambda books: Ours(books, policy, moves=MOVES, every=EVERY),
     }
+
+
+def replayed(part: str, visits: list[Visit], gpus: int, ways: Ways) -> dict[str, Figures]:
+    """The same visits placed by each way on as many GPUs."""
     found = {}
     for name, make in ways.items():
-        say(f"churn: {name}")
-        found[name] = Replay(visits, 4 * LIVE, make).run()
+        say(f"{part}: {name}")
+        found[name] = Replay(visits, gpus, make).run()
+    return found
+
+
+def run_churn() -> Figures:
+    visits = fleet_demand.churn(ARRIVALS, LIVE, LIFE_H, CHURN_SEED)
+    policy = mix_of(visits[: ARRIVALS // 8])
+    ways: Ways = {
+        "whole": lambda books: Usual(books, whole),
+        "all-1g": lambda books: Usual(books, smallest_unit),
+        **by_device_plugins(),
+        "first-fit, sized": lambda books: Usual(books, sized),
+        "ours, sized slots": lambda books: Ours(books, policy, slots=sized),
+        **ours_by(policy),
+    }
+    found = replayed("churn", visits, 4 * LIVE, ways)
     bound = bound_of(visits, 24)
     # The same visits to a fleet that is just too small for everybody.
     small = round(bound)
@@ -246,18 +275,12 @@ def run_alibaba(path: Path = PODS) -> Figures:
         return {}
     visits = fleet_demand.alibaba(path, ARRIVALS, LIVE, LIFE_H, CHURN_SEED)
     policy = mix_of(visits[: len(visits) // 8])
-    ways: dict[str, Callable[[Books], Usual | Ours]] = {
+    ways: Ways = {
         "whole": lambda books: Usual(books, lambda demand: [max(demand.rates, key=part_of_gpu)]),
-        "first-fit": lambda books: Usual(books, by_memory),
-        "best-fit": lambda books: Usual(books, by_memory, fullest=True),
-        "ours": lambda books: Ours(books, policy),
-        "ours, with moves": lambda books: Ours(books, policy, moves=MOVES, every=EVERY),
+        **by_device_plugins(),
+        **ours_by(policy),
     }
-    found = {}
-    for name, make in ways.items():
-        say(f"alibaba: {name}")
-        found[name] = Replay(visits, 2 * LIVE, make).run()
-    return {"pods": len(visits), "ways": found}
+    return {"pods": len(visits), "ways": replayed("alibaba", visits, 2 * LIVE, ways)}
 
 
 PARTS: dict[str, Callable[[], Figures]] = {
@@ -319,44 +342,32 @@ def report_replay(name: str, part: Figures) -> None:
 
 def failures(result: Figures) -> list[str]:
     """Which figure misses its target, and by how much."""
-    found: list[str] = []
-
-    def at_least(what: str, value: float, limit: float) -> None:
-        if not value >= limit:
-            found.append(f"{what}: {value:.3f} (at least {limit})")
-
-    def at_most(what: str, value: float, limit: float) -> None:
-        if not value <= limit:
-            found.append(f"{what}: {value:.3f} (at most {limit:.3f})")
-
+    targets = Targets()
     for name, part in result.get("static", {}).items():
         ours = part["ways"]["ours"]
-        at_most(f"{name}: GPUs above the bound", ours["gpus"] - part["bound"], max(GAP * part["bound"], GAP_GPUS))
-        at_most(f"{name}: replicas without a place", ours["pending"], 0)
-        at_least(f"{name}: fewer GPUs than whole ones", fewer(part["ways"], "ours", "whole"), FEWER_THAN_WHOLE)
+        targets.at_most(
+            f"{name}: GPUs above the bound", ours["gpus"] - part["bound"], max(GAP * part["bound"], GAP_GPUS)
+        )
+        targets.at_most(f"{name}: replicas without a place", ours["pending"], 0)
+        targets.at_least(f"{name}: fewer GPUs than whole ones", fewer(part["ways"], "ours", "whole"), FEWER_THAN_WHOLE)
     if "small" in result:
-        at_most("small: GPUs above the best plan", max(map(int, result["small"]["above_best"])), GAP_GPUS)
+        targets.at_most("small: GPUs above the best plan", max(map(int, result["small"]["above_best"])), GAP_GPUS)
     if "churn" in result:
         ways = result["churn"]["ways"]
-        at_least("churn: fewer than first-fit without moves", fewer(ways, "ours", "first-fit"), FEWER_WITHOUT_MOVES)
-        at_least("churn: fewer with moves", fewer(ways, "ours, with moves", "first-fit"), FEWER_WITH_MOVES)
+        targets.at_least(
+            "churn: fewer than first-fit without moves", fewer(ways, "ours", "first-fit"), FEWER_WITHOUT_MOVES
+        )
+        targets.at_least("churn: fewer with moves", fewer(ways, "ours, with moves", "first-fit"), FEWER_WITH_MOVES)
     if "online" in result:
-        at_most("online: p99 of a decision in ms of the processor", result["online"]["cpu_p99_ms"], ONLINE_MS)
+        targets.at_most("online: p99 of a decision in ms of the processor", result["online"]["cpu_p99_ms"], ONLINE_MS)
     if "replan" in result:
-        at_most("replan: seconds for 64 GPUs and 200 models", result["replan"]["seconds"], REPLAN_S)
-    return found
-
-
-def parts(text: str) -> list[str]:
-    chosen = text.split(",")
-    if unknown := sorted(set(chosen) - set(PARTS)):
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: choose from {', '.join(PARTS)}")
-    return chosen
+        targets.at_most("replan: seconds for 64 GPUs and 200 models", result["replan"]["seconds"], REPLAN_S)
+    return targets.missed
 
 
 def main() -> int:
     parser = options_parser(__doc__)
-    parser.add_argument("--only", type=parts, default=list(PARTS), help=f"parts, of {','.join(PARTS)}")
+    add_only(parser, PARTS)
     options = parser.parse_args()
     end_on_signals()
     result: Figures = {}

@@ -15,7 +15,6 @@ divergence  KL of bf16 and int8 to fp32 over a text
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -31,7 +30,16 @@ from benchmarks.common import peers
 from benchmarks.common.children import Server, Turns, Worker
 from benchmarks.common.client import INPUT_TOKENS, OUTPUT_TOKENS, run_load
 from benchmarks.common.executor import shape_of, step_bytes
-from benchmarks.common.report import REPOSITORY, conclude, end_on_signals, median, options_parser, say
+from benchmarks.common.report import (
+    REPOSITORY,
+    Targets,
+    add_only,
+    conclude,
+    end_on_signals,
+    median,
+    options_parser,
+    say,
+)
 from gpuruntime.engine.config import available_cores
 from gpuruntime.kernels.native.rates import NativeProbe, written_memory
 from gpuruntime.models.config import load_model_config
@@ -227,40 +235,28 @@ def report_served(part: Figures, bytes_per_s: float) -> None:
 
 
 def failures(result: Figures) -> list[str]:
-    """Which figure misses its target, and by how much. A figure that is no number is missed too."""
-    found: list[str] = []
-
-    def at_least(what: str, value: float, limit: float) -> None:
-        if not value >= limit:
-            found.append(f"{what}: {value:.2f} (at least {limit})")
-
-    def at_most(what: str, value: float, limit: float) -> None:
-        if not value <= limit:
-            found.append(f"{what}: {value:.4g} (at most {limit})")
-
+    """Which figure misses its target, and by how much."""
+    targets = Targets()
     for concurrency, ratio in result.get("vllm", {}).get("ratios", {}).items():
-        at_least(f"tokens/s over vLLM's at concurrency {concurrency}", ratio["tokens_per_s"], SPEEDUP)
-        at_most(f"TTFT over vLLM's at concurrency {concurrency}", ratio["ttft_ms"], LATENCY)
-        at_most(f"TPOT over vLLM's at concurrency {concurrency}", ratio["tpot_ms"], LATENCY)
+        targets.at_least(f"tokens/s over vLLM's at concurrency {concurrency}", ratio["tokens_per_s"], SPEEDUP)
+        targets.at_most(f"TTFT over vLLM's at concurrency {concurrency}", ratio["ttft_ms"], LATENCY)
+        targets.at_most(f"TPOT over vLLM's at concurrency {concurrency}", ratio["tpot_ms"], LATENCY)
     for batch, rate in result.get("openvino", {}).get("ratios", {}).items():
-        at_least(f"tokens/s over OpenVINO's at batch {batch}", rate, SPEEDUP)
+        targets.at_least(f"tokens/s over OpenVINO's at batch {batch}", rate, SPEEDUP)
     for ratio in result.get("llamacpp", {}).get("ratios", {}).values():
-        at_most("int8 TPOT over llama.cpp's", ratio["tpot_ms"], INT8_TPOT)
+        targets.at_most("int8 TPOT over llama.cpp's", ratio["tpot_ms"], INT8_TPOT)
     for dtype, measured in result.get("step", {}).items():
         rows = measured["batches"]["32"]
-        at_most(f"{dtype}, ms of Python a step at batch 32", median([row["python_ms"] for row in rows]), PYTHON_MS)
+        targets.at_most(
+            f"{dtype}, ms of Python a step at batch 32", median([row["python_ms"] for row in rows]), PYTHON_MS
+        )
     if "step" in result:
-        at_most("int8 step over bytes / bandwidth at batch 1", result["step"]["int8"]["ratios"]["1"], STEP_FLOOR)
+        targets.at_most(
+            "int8 step over bytes / bandwidth at batch 1", result["step"]["int8"]["ratios"]["1"], STEP_FLOOR
+        )
     if "divergence" in result:
-        at_most("int8 KL to fp32", result["divergence"]["int8"]["kl"], KL)
-    return found
-
-
-def parts(text: str) -> list[str]:
-    chosen = text.split(",")
-    if unknown := sorted(set(chosen) - set(PARTS)):
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: choose from {', '.join(PARTS)}")
-    return chosen
+        targets.at_most("int8 KL to fp32", result["divergence"]["int8"]["kl"], KL)
+    return targets.missed
 
 
 def read_rate() -> float:
@@ -272,7 +268,7 @@ def read_rate() -> float:
 def main() -> int:
     parser = options_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="turns of each engine at each level")
-    parser.add_argument("--only", type=parts, default=list(PARTS), help=f"parts, of {','.join(PARTS)}")
+    add_only(parser, PARTS)
     options = parser.parse_args()
     end_on_signals()
     result: Figures = {"bytes_per_s": read_rate()}

@@ -8,7 +8,7 @@ import math
 import signal
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,34 @@ def options_parser(doc: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument("--check", action="store_true", help="exit 1 and name the figure when a target is missed")
     return parser
+
+
+def add_only(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
+    """``--only A,B``: which of the script's parts to run; all of them without it."""
+    every = list(names)
+
+    def chosen(text: str) -> list[str]:
+        wanted = text.split(",")
+        if unknown := sorted(set(wanted) - set(every)):
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: choose from {', '.join(every)}")
+        return wanted
+
+    parser.add_argument("--only", type=chosen, default=every, help=f"parts, of {','.join(every)}")
+
+
+class Targets:
+    """Figures beside their limits; ``missed`` names those beyond, and those that are no number."""
+
+    def __init__(self) -> None:
+        self.missed: list[str] = []
+
+    def at_least(self, what: str, value: float, limit: float) -> None:
+        if not value >= limit:
+            self.missed.append(f"{what}: {value:.4g} (at least {limit:.4g})")
+
+    def at_most(self, what: str, value: float, limit: float) -> None:
+        if not value <= limit:
+            self.missed.append(f"{what}: {value:.4g} (at most {limit:.4g})")
 
 
 def end_on_signals() -> None:
