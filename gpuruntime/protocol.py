@@ -18,6 +18,8 @@ import msgspec
 VERSION = 1
 
 ReplicaState = Literal["placing", "loading", "ready", "draining", "lost", "failed", "stopped"]
+SliceKind = Literal["whole", "mig", "mps", "time-slice"]
+SliceState = Literal["creating", "ready", "removing", "failed", "quarantined", "foreign"]
 EngineName = Literal["native", "vllm"]
 
 
@@ -59,7 +61,8 @@ class RuntimeConfig(msgspec.Struct, kw_only=True):
 
     ``run_file`` is where it reports itself (``RunFile``); ``control_url`` (``ws://...``) may be empty: then the
     runtime serves without reporting. ``token`` opens its door and its websocket. ``device_share``: what the seat is
-    of its device; a second on it is so much of a device-second (docs/goodput.md).
+    of its device; a second on it is so much of a device-second (docs/goodput.md). ``device_memory_bytes``: all that it
+    may allot there; 0 where nothing but its own settings bounds it.
     """
 
     replica_id: str
@@ -76,6 +79,7 @@ class RuntimeConfig(msgspec.Struct, kw_only=True):
     drain_timeout_s: float = 600.0
     device_uuid: str = ""
     device_share: float = 1.0
+    device_memory_bytes: int = 0
     engine: EngineSettings = EngineSettings()
     v: int = VERSION
 
@@ -101,8 +105,30 @@ class RunFile(msgspec.Struct, kw_only=True):
 # --- Agent <-> control plane ------------------------------------------------------------------------------------
 
 
+class DeviceSignals(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a GPU says of its health: levels, and counts that only rise while ``epoch`` is the same.
+
+    ``epoch``: new whenever counting begins anew (the agent or the driver started). ``xids``: how often each code came,
+    by its number, without those that one instance alone raised. ``recovery_action``: as NVML names it, in small
+    letters; ``lost``: it fell off the bus, or answers nothing more.
+    """
+
+    epoch: str = ""
+    xids: dict[str, int] = {}
+    ecc_uncorrected: int = 0
+    row_remap_pending: bool = False
+    row_remap_failed: bool = False
+    recovery_action: str = "none"
+    thermal_slowdown: bool = False
+    lost: bool = False
+
+
 class Device(msgspec.Struct, kw_only=True):
-    """One device of a node. ``units``: into how many shares of memory it can be cut (1: whole only)."""
+    """One device of a node. ``units``: into how many shares of memory it can be cut (1: whole only).
+
+    ``board``: its type in the table of geometries; empty where no table knows it, and it is cut into units alone.
+    ``kinds``: what a GPU of a known type can be; ``unable``: why it cannot be the others, by kind.
+    """
 
     index: int
     uuid: str
@@ -114,6 +140,45 @@ class Device(msgspec.Struct, kw_only=True):
     utilisation: float = 0.0
     temperature_c: float | None = None
     power_w: float | None = None
+    board: str = ""
+    kinds: list[SliceKind] = []
+    unable: dict[str, str] = {}
+    signals: DeviceSignals | None = None
+
+
+class SliceSpec(msgspec.Struct, kw_only=True):
+    """One slice that must be on a device of this node. ``start`` and ``size``: of ``of_units`` units in its kind's cut.
+
+    ``profile_id``: what creation takes for MIG. ``memory_bytes``: what those on it may allot together.
+    ``thread_percentage``: of the GPU's SMs, for MPS.
+    """
+
+    slice_id: str
+    device_uuid: str
+    kind: SliceKind
+    profile: str
+    start: int
+    size: int
+    of_units: int
+    memory_bytes: int
+    profile_id: int | None = None
+    thread_percentage: int = 100
+
+
+class ObservedSlice(msgspec.Struct, kw_only=True):
+    """``slice_id`` empty: nobody here asked for it (``foreign``), or nobody does any more and it cannot be removed
+    (``quarantined``); its units are not free. ``uuid``: by which a process is given it. Else as ``SliceSpec``.
+    """
+
+    slice_id: str
+    device_uuid: str
+    kind: SliceKind
+    profile: str
+    start: int
+    size: int
+    state: SliceState
+    uuid: str = ""
+    reason: str = ""
 
 
 class Hello(_Message, tag="hello"):
@@ -134,6 +199,7 @@ class ReplicaSpec(msgspec.Struct, kw_only=True):
 
     ``run``: True to run, False to drain and stop. ``drain_timeout_s`` bounds the drain.
     ``model_digest`` names files under ``/internal/models/DIGEST/``; ``model_files`` maps each name to its SHA-256.
+    ``slice_id``: it starts once that slice is ready; empty where its device is not cut.
     """
 
     replica_id: str
@@ -149,6 +215,7 @@ class ReplicaSpec(msgspec.Struct, kw_only=True):
     memory_bytes: int
     engine: EngineSettings
     drain_timeout_s: float = 600.0
+    slice_id: str = ""
 
 
 class Desired(_Message, tag="desired"):
@@ -156,6 +223,7 @@ class Desired(_Message, tag="desired"):
 
     generation: int
     replicas: list[ReplicaSpec]
+    slices: list[SliceSpec] = []
 
 
 class ObservedReplica(msgspec.Struct, kw_only=True):
@@ -177,6 +245,7 @@ class Observed(_Message, tag="observed"):
     generation: int
     devices: list[Device]
     replicas: list[ObservedReplica]
+    slices: list[ObservedSlice] = []
 
 
 class LogLines(_Message, tag="log"):

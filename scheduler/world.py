@@ -6,18 +6,29 @@ from dataclasses import dataclass
 from typing import Literal
 
 from scheduler.decisions import Decision
+from scheduler.packing.model import Demand, Isolation, Slot
 from scheduler.watch import NODE_HEARD_S
 
 
 @dataclass(frozen=True)
 class Device:
-    """``label``: as people call it. ``units``: equal shares of its memory; ``used_units`` of them have an owner."""
+    """``label``: as people call it. ``units``: equal shares of its memory; ``used_units`` of them have an owner.
+
+    ``board``: a GPU that is cut by scheduler/geometry; empty: it has its units and nothing else. ``kinds``: what it can
+    be. ``blocked``: instances (profile, start) that are nobody's and cannot be removed. ``unfit``: why its health lets
+    nothing new on it; empty where it does. ``leaving``: what sits there is to be moved off.
+    """
 
     id: str
     label: str
     memory_bytes: int
     units: int
     used_units: int = 0
+    board: str = ""
+    kinds: frozenset[Isolation] = frozenset()
+    blocked: tuple[tuple[str, int], ...] = ()
+    unfit: str = ""
+    leaving: bool = False
 
     @property
     def unit_bytes(self) -> int:
@@ -33,7 +44,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Node:
-    """A draining node is to be emptied; like a cordoned one it takes nothing new."""
+    """A draining node is to be emptied; like a cordoned one it takes nothing new. ``domain``: what fails together."""
 
     id: str
     name: str
@@ -41,16 +52,27 @@ class Node:
     cordoned: bool
     devices: tuple[Device, ...]
     draining: bool = False
+    domain: str = ""
 
     def heard(self, now: float, within_s: float = NODE_HEARD_S) -> bool:
         return self.heard_at is not None and now - self.heard_at <= within_s
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where on a GPU that is cut. ``start``: the first of its units in the slot's cut; ``burst``: beyond a guarantee."""
+
+    slot: Slot
+    start: int
+    burst: bool = False
 
 
 @dataclass(frozen=True)
 class Replica:
     """``node`` and ``device`` None: not placed yet. ``run``: desired. State, reason, restarts: as last observed.
 
-    ``missing_since``: since when its liveness has run out; None while it lives, or while nobody looked.
+    ``missing_since``: since when its liveness has run out; None while it lives, or while nobody looked. ``place``: where
+    on its device; None where that is not cut. ``replaces``: the replica that goes once this one is ready.
     """
 
     id: str
@@ -64,17 +86,23 @@ class Replica:
     device: str | None = None
     restarts: int = 0
     missing_since: float | None = None
+    place: Place | None = None
+    replaces: str = ""
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """``count`` replicas of ``memory_bytes`` each. ``service_class``: its name, for who reads why."""
+    """``count`` replicas of ``memory_bytes`` each. ``service_class``: its name, for who reads why.
+
+    ``demand``: what it needs of GPUs that are cut; its ``isolation`` also says whether a device without cuts will do.
+    """
 
     id: str
     name: str
     count: int
     memory_bytes: int
     service_class: str = ""
+    demand: Demand | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +140,7 @@ class CreateReplica:
 
 @dataclass(frozen=True)
 class PlaceReplica:
-    """``replica`` None: a new one."""
+    """``replica`` None: a new one. ``place`` None: on any free units of a device that is not cut."""
 
     deployment: str
     replica: str | None
@@ -120,6 +148,7 @@ class PlaceReplica:
     device: str
     memory_bytes: int
     reason: str
+    place: Place | None = None
 
 
 @dataclass(frozen=True)

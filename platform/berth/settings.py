@@ -39,6 +39,7 @@ INSTALLED_APPS = [
     "berth.metering",
     "berth.audit",
     "berth.decisions",
+    "berth.plans",
     "berth.alerts",
     "berth.options",
     "berth.api",

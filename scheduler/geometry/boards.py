@@ -12,6 +12,7 @@ Nothing here computes with a number of slices: what differs between boards is in
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -133,6 +134,11 @@ class Board:
             sms = chunks // part * self.mps_chunk_sms
             profiles.append(Profile(f"1/{part}", size, starts, self.memory_mib // part, sms, part))
         return Cut("shares", grains, tuple(profiles))
+
+    @cached_property
+    def units(self) -> int:
+        """The finest units, of which those of each cut are multiples: who owns what is written down in them."""
+        return math.lcm(self.mig.units, self.shares.units)
 
     def cut(self, name: CutName) -> Cut:
         return {"whole": self.whole, "mig": self.mig, "shares": self.shares}[name]

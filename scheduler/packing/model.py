@@ -120,7 +120,8 @@ class Demand:
 @dataclass(frozen=True, slots=True)
 class Gpu:
     """``domain``: what fails together, as a rack. ``kinds``: what it can be. ``takes_new``: False while suspect or
-    draining; what sits there stays until it is moved.
+    draining; what sits there stays until it is moved. ``blocked``: MIG instances (profile, start) that nobody's seat
+    has and nobody can remove.
     """
 
     id: str
@@ -129,6 +130,7 @@ class Gpu:
     domain: str
     kinds: frozenset[Isolation] = EVERY_KIND
     takes_new: bool = True
+    blocked: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,9 @@ class Deployment(TenantOwned):
     max_num_seqs = models.PositiveIntegerField(default=32)
     kv_bytes = models.BigIntegerField(default=256 << 20)
     default_max_tokens = models.PositiveIntegerField(default=512)
+    planned_replicas = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="what its contracts need, by the last plan; the larger of both runs"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -84,6 +87,9 @@ class Replica(TenantOwned):
     state = models.CharField(max_length=16, choices=ReplicaState.choices, default=ReplicaState.PLACING)
     reason = models.TextField(blank=True)
     memory_bytes = models.BigIntegerField(default=0, help_text="reserved")
+    replaces = models.CharField(
+        max_length=32, blank=True, default="", db_default="", help_text="the replica that goes once this one is ready"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     epoch = models.CharField(max_length=40, blank=True)
     pid = models.PositiveIntegerField(default=0)

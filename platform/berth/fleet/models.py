@@ -1,7 +1,8 @@
 """The hardware and who sits where (docs/architecture.md, section 3).
 
-Gpu      units 0..n-1 (MIG: memory slices; a CPU: shares of memory)
-Slice    owns SliceUnit(gpu, index) rows: unique, so two slices never own one unit
+Gpu      units 0..n-1: the finest that any of its cuts has (a CPU: shares of memory)
+Slice    owns SliceUnit(gpu, index) rows: unique, so two slices never own one unit. A GPU of a known board is one kind
+         of cut at a time
 Seat     one replica's place on a slice; provisioned time runs from its creation to its deletion
 """
 
@@ -24,6 +25,24 @@ class Provider(models.TextChoices):
     SIMULATED = "simulated"
 
 
+class SliceKind(models.TextChoices):
+    """The isolation ladder (docs/fleet.md), and ``shares``: units of a device that no table of geometries knows."""
+
+    SHARES = "shares"
+    TIME_SLICE = "time-slice"
+    MPS = "mps"
+    MIG = "mig"
+    WHOLE = "whole"
+
+
+class Health(models.TextChoices):
+    HEALTHY = "healthy"
+    SUSPECT = "suspect"
+    DRAINING = "draining"
+    FENCED = "fenced"
+    PROBATION = "probation"
+
+
 class Node(models.Model):
     """A host with an agent. ``generation`` rises with every change of what should run there.
 
@@ -39,6 +58,13 @@ class Node(models.Model):
     boot_id = models.CharField(max_length=64, blank=True)
     cpu_count = models.PositiveIntegerField(default=0)
     memory_bytes = models.BigIntegerField(default=0)
+    fault_domain = models.CharField(
+        max_length=63,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="what fails together, as a rack; empty: the node",
+    )
     cordoned = models.BooleanField(default=False)
     drain_requested_at = models.DateTimeField(null=True)
     drain_requested_by = models.CharField(max_length=254, blank=True, default="", db_default="")
@@ -55,7 +81,12 @@ class Node(models.Model):
 
 
 class Gpu(models.Model):
-    """One device. On a CPU node the device is the node."""
+    """One device. On a CPU node the device is the node.
+
+    ``board``: its type in scheduler/geometry; empty where none is known. ``kinds``: what it can be; ``unable``: why it
+    cannot be the others. ``blocked``: instances on it that Berth may not use or remove, as its agent reports them.
+    ``signals``: what its health was last judged by.
+    """
 
     id = models.CharField(max_length=32, primary_key=True, default=IdFactory("gpu"), editable=False)
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="gpus")
@@ -71,6 +102,14 @@ class Gpu(models.Model):
     utilisation = models.FloatField(default=0.0)
     temperature_c = models.FloatField(null=True)
     power_w = models.FloatField(null=True)
+    board = models.CharField(max_length=40, blank=True, default="", db_default="")
+    kinds = models.JSONField(default=list, db_default=models.Value([], models.JSONField()))
+    unable = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
+    blocked = models.JSONField(default=list, db_default=models.Value([], models.JSONField()))
+    health = models.CharField(max_length=16, choices=Health.choices, default=Health.HEALTHY, db_default=Health.HEALTHY)
+    health_reason = models.CharField(max_length=300, blank=True, default="", db_default="")
+    health_since = models.DateTimeField(null=True)
+    signals = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["node", "uuid"], name="one_row_a_device")]
@@ -99,11 +138,23 @@ class GpuMinute(models.Model):
 
 
 class Slice(models.Model):
+    """``start`` and ``size`` in units of its kind's cut; its rows of ``SliceUnit`` in the device's. What is below
+    ``state`` is as the agent last reported it; a slice of ``shares`` needs no making and has no state.
+    """
+
     id = models.CharField(max_length=32, primary_key=True, default=IdFactory("slc"), editable=False)
     gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE, related_name="slices")
+    kind = models.CharField(
+        max_length=16, choices=SliceKind.choices, default=SliceKind.SHARES, db_default=SliceKind.SHARES
+    )
     profile = models.CharField(max_length=32, default="share")
+    start = models.PositiveIntegerField(default=0, db_default=0)
+    size = models.PositiveIntegerField(default=0, db_default=0)
     memory_bytes = models.BigIntegerField()
     created_at = models.DateTimeField(auto_now_add=True)
+    state = models.CharField(max_length=16, blank=True, default="", db_default="")
+    reason = models.CharField(max_length=300, blank=True, default="", db_default="")
+    uuid = models.CharField(max_length=120, blank=True, default="", db_default="")
 
 
 class SliceUnit(models.Model):
@@ -121,4 +172,5 @@ class Seat(models.Model):
     replica = models.OneToOneField("deployments.Replica", on_delete=models.CASCADE, related_name="seat")
     memory_bytes = models.BigIntegerField()
     sm_percent = models.PositiveIntegerField(default=100)
+    burst = models.BooleanField(default=False, db_default=False, help_text="beyond what is guaranteed: first to go")
     created_at = models.DateTimeField(auto_now_add=True)

@@ -19,7 +19,7 @@ LEVEL_FIELDS = (
     "base_ms", "free_prompt_tokens", "prefill_tokens_per_s", "tpot_ms", "fluidity_floor", "attainment_target", "e2e_ms",
 )  # fmt: skip
 PRICE_FIELDS = ("price_input", "price_cached", "price_output")
-TERM_FIELDS = (*LEVEL_FIELDS, "stretch_tpot_ms", *PRICE_FIELDS)
+TERM_FIELDS = (*LEVEL_FIELDS, "stretch_tpot_ms", *PRICE_FIELDS, "isolation")
 
 
 def price_field() -> models.DecimalField[Decimal, Decimal]:
@@ -28,6 +28,15 @@ def price_field() -> models.DecimalField[Decimal, Decimal]:
     return models.DecimalField(
         max_digits=12, decimal_places=4, default=zero, db_default=zero, validators=[MinValueValidator(0)]
     )
+
+
+class Isolation(models.TextChoices):
+    """What a replica shares with others at most; each rung has all that stand above it here (docs/fleet.md)."""
+
+    TIME_SLICE = "time-slice", "time-slices: memory is bounded, time is shared with the same tenant"
+    MPS = "mps", "MPS: SMs and memory are bounded, faults are shared with the same tenant"
+    MIG = "mig", "MIG: an instance of its own"
+    WHOLE = "whole", "a whole GPU"
 
 
 class ServiceClass(models.Model):
@@ -44,6 +53,9 @@ class ServiceClass(models.Model):
     fluidity_floor = models.FloatField(default=0.99)
     attainment_target = models.FloatField(default=0.95)
     e2e_ms = models.PositiveBigIntegerField(null=True, blank=True)
+    isolation = models.CharField(
+        max_length=16, choices=Isolation.choices, default=Isolation.TIME_SLICE, db_default=Isolation.TIME_SLICE
+    )
     price_input = price_field()
     price_cached = price_field()
     price_output = price_field()

@@ -19,6 +19,7 @@ CGROUP_ROOT = Path("/sys/fs/cgroup")
 
 class CpuProvider:
     name: ProviderName = "cpu"
+    cutter = None
 
     def __init__(self, *, node: str, shares: int | None = None) -> None:
         self._shares = shares if shares is not None else shares_from_environment()

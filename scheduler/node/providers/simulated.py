@@ -33,6 +33,7 @@ GB = 1 << 30
 
 class SimulatedProvider:
     name: ProviderName = "simulated"
+    cutter = None
 
     def __init__(self, *, node: str, path: Path) -> None:
         self._devices, self._host = _read(path, node)
