@@ -60,7 +60,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where on a GPU that is cut. ``start``: the first of its units in the slot's cut; ``burst``: beyond a guarantee."""
+    """Where on a GPU that is cut. ``start``: its first unit in the slot's cut; ``burst``: beyond a guarantee."""
 
     slot: Slot
     start: int
@@ -71,8 +71,8 @@ class Place:
 class Replica:
     """``node`` and ``device`` None: not placed yet. ``run``: desired. State, reason, restarts: as last observed.
 
-    ``missing_since``: since when its liveness has run out; None while it lives, or while nobody looked. ``place``: where
-    on its device; None where that is not cut. ``replaces``: the replica that goes once this one is ready.
+    ``missing_since``: since when its liveness has run out; None while it lives, or while nobody looked. ``place``:
+    where on its device; None where that is not cut. ``replaces``: the replica that goes once this one is ready.
     """
 
     id: str

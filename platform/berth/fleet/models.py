@@ -63,7 +63,7 @@ class Node(models.Model):
         blank=True,
         default="",
         db_default="",
-        help_text="what fails together, as a rack; empty: the node",
+        help_text="what fails together; empty: the node",
     )
     cordoned = models.BooleanField(default=False)
     drain_requested_at = models.DateTimeField(null=True)

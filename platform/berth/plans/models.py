@@ -15,7 +15,7 @@ class PlanState(models.TextChoices):
 
 
 class Plan(models.Model):
-    """``objective``, ``bound``: GPUs in use and, in GPUs, what is not served; no plan is below ``bound``. ``gap``: over it.
+    """``objective``: GPUs in use and, in GPUs, what is not served; no plan is below ``bound``, ``gap`` is over it.
 
     ``candidates``: the ways that were compared, with why not. ``changes``: who goes where and why; ``waves``: in which
     order, ``wave`` of them done. ``pending``: what found no place. ``before``, ``after``: figures of the fleet. Names

@@ -53,7 +53,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='node',
             name='fault_domain',
-            field=models.CharField(blank=True, db_default='', default='', help_text='what fails together, as a rack; empty: the node', max_length=63),
+            field=models.CharField(blank=True, db_default='', default='', help_text='what fails together; empty: the node', max_length=63),
         ),
         migrations.AddField(
             model_name='seat',
