@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -26,13 +25,14 @@ from berth.core.errors import BerthError
 from berth.core.notify import desired_changed
 from berth.decisions.services import Taken, record_decisions
 from berth.deployments import replicas as services
-from berth.deployments.models import Deployment, DesiredState, Replica, ReplicaState
-from berth.deployments.needs import needs_of_deployment
-from berth.fleet.models import Gpu, Node, SliceUnit
+from berth.deployments.models import Deployment, Replica, ReplicaState
+from berth.fleet.models import Gpu, Node
 from berth.fleet.seats import reserve_seat
 from berth.live import names
 from berth.observability.scheduler import actions as actions_taken
 from berth.observability.scheduler import timed_tick
+from berth.plans import world
+from berth.plans.fleet import boards_of
 from scheduler.reconcile import reconcile as plan_tick
 from scheduler.watch import Watch, look
 
@@ -41,8 +41,6 @@ log = logging.getLogger(__name__)
 # Longer than any tick, short enough for another worker to go on soon after this one was killed.
 LEASE_S = 6.0
 WATCH_TTL_S = 60
-# How far back failures are remembered when a deployment is tried again.
-FAILURE_MEMORY = timedelta(hours=1)
 REDIS_TIMEOUT_S = 1.0
 
 
@@ -56,15 +54,15 @@ def reconcile() -> None:
 
 def tick(now: float) -> list[plan.Action]:
     """One look and what follows from it; returns the actions planned. ``now``: seconds since 1970."""
-    nodes, rows = _nodes(), _replicas()
+    nodes, rows = world.nodes(), world.replicas()
     watch = _watch([row for row in rows if row.node is not None], nodes, now)
     observed = plan.ObservedWorld(
         nodes=nodes,
         replicas=tuple(replace(row, missing_since=watch.missing_since.get(row.id)) for row in rows),
         observing_since=watch.observing_since,
-        failures=_failures(now),
+        failures=world.failures(now),
     )
-    desired = plan.DesiredWorld(_deployments(rows))
+    desired = plan.DesiredWorld(world.deployments(rows, boards_of(nodes)))
     planned = plan_tick(observed, desired, now)
     made: dict[int, str] = {}
     for action in planned.actions:
@@ -80,87 +78,7 @@ def tick(now: float) -> list[plan.Action]:
     return planned.actions
 
 
-# --- what is and what should be ---------------------------------------------------------------------------------
-
-
-def _nodes() -> tuple[plan.Node, ...]:
-    used = Counter(SliceUnit.objects.values_list("gpu_id", flat=True))
-    devices: dict[str, list[plan.Device]] = {}
-    for gpu in Gpu.objects.filter(present=True).order_by("index", "id"):
-        device = plan.Device(gpu.id, gpu.label, gpu.memory_bytes, max(1, gpu.units), used[gpu.id])
-        if device.memory_bytes > 0:
-            devices.setdefault(gpu.node_id, []).append(device)
-    return tuple(
-        plan.Node(
-            id=node.id,
-            name=node.name,
-            heard_at=node.last_seen_at.timestamp() if node.last_seen_at is not None else None,
-            cordoned=node.cordoned,
-            draining=node.drain_requested_at is not None,
-            devices=tuple(devices.get(node.id, ())),
-        )
-        for node in Node.objects.order_by("name")
-    )
-
-
-def _replicas() -> tuple[plan.Replica, ...]:
-    live = Replica.objects.for_platform().filter(ended_at=None).order_by("created_at", "id")
-    fields = ("id", "deployment_id", "node_id", "run", "state", "reason", "created_at", "memory_bytes", "restarts")
-    return tuple(
-        plan.Replica(
-            id=row["id"],
-            deployment=row["deployment_id"],
-            # Without a seat it is not placed, also when its node was deleted under it.
-            node=row["node_id"] if row["seat__slice__gpu_id"] is not None else None,
-            device=row["seat__slice__gpu_id"],
-            run=row["run"],
-            state=row["state"],
-            reason=row["reason"],
-            created_at=row["created_at"].timestamp(),
-            memory_bytes=row["memory_bytes"],
-            restarts=row["restarts"],
-        )
-        for row in live.values(*fields, "seat__slice__gpu_id")
-    )
-
-
-def _deployments(rows: Iterable[plan.Replica]) -> tuple[plan.Deployment, ...]:
-    running: dict[str, list[plan.Replica]] = {}
-    for row in rows:
-        if row.run:
-            running.setdefault(row.deployment, []).append(row)
-    deployments = Deployment.objects.for_platform().select_related("model", "service_class")
-    deployments = deployments.order_by("created_at", "id")
-    return tuple(_wanted(deployment, running.get(deployment.id, [])) for deployment in deployments)
-
-
-def _wanted(deployment: Deployment, running: list[plan.Replica]) -> plan.Deployment:
-    service_class = deployment.service_class.name
-    count = deployment.replica_count if deployment.desired_state == DesiredState.RUNNING else 0
-    if running or count == 0:  # the settings behind the figure do not change while one runs
-        memory_bytes = max((row.memory_bytes for row in running), default=0)
-        return plan.Deployment(deployment.id, deployment.name, count, memory_bytes, service_class)
-    try:
-        memory_bytes = needs_of_deployment(deployment).total_bytes
-    except (BerthError, ValueError, KeyError) as error:
-        log.error("deployment_not_placeable", extra={"deployment": deployment.id, "reason": str(error)})
-        return plan.Deployment(deployment.id, deployment.name, 0, 0, service_class)
-    return plan.Deployment(deployment.id, deployment.name, count, memory_bytes, service_class)
-
-
-def _failures(now: float) -> tuple[plan.Failure, ...]:
-    """Replicas given up since their deployment was last changed: whoever changes it wants to see it tried at once."""
-    ended = Replica.objects.for_platform().filter(
-        state=ReplicaState.FAILED,
-        node__isnull=False,
-        ended_at__gt=datetime.fromtimestamp(now, UTC) - FAILURE_MEMORY,
-    )
-    since_change = ended.filter(ended_at__gt=F("deployment__updated_at"))
-    return tuple(
-        plan.Failure(deployment, node, at.timestamp(), reason)
-        for deployment, node, at, reason in since_change.values_list("deployment_id", "node_id", "ended_at", "reason")
-        if at is not None
-    )
+# --- who is missing ---------------------------------------------------------------------------------------------
 
 
 def _watch(placed: list[plan.Replica], nodes: Iterable[plan.Node], now: float) -> Watch:
@@ -245,7 +163,8 @@ def _place(action: plan.PlaceReplica) -> str:
     else:
         replica = _replica(action.replica)
         services.set_reason(replica=replica, reason=action.reason)
-    reserve_seat(replica=replica, gpu=Gpu.objects.get(id=action.device), memory_bytes=action.memory_bytes)
+    gpu = Gpu.objects.get(id=action.device)
+    reserve_seat(replica=replica, gpu=gpu, memory_bytes=action.memory_bytes, place=action.place)
     return str(replica.id)
 
 

@@ -19,8 +19,8 @@ from berth.core.errors import BerthError
 MOVING = frozenset(
     {
         "address", "agent_version", "boot_id", "connected_at", "generation", "last_login", "last_seen_at",
-        "last_used_at", "memory_used_bytes", "observed_at", "observed_generation", "power_w", "progress",
-        "temperature_c", "updated_at", "utilisation",
+        "last_used_at", "memory_used_bytes", "observed_at", "observed_generation", "planned_replicas", "power_w",
+        "progress", "signals", "temperature_c", "updated_at", "utilisation",
     }
 )  # fmt: skip
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from berth.core.secrets import replica_token
 from berth.deployments.models import Deployment, Replica
-from berth.fleet.models import Node, Seat
+from berth.fleet.models import Node, Seat, Slice, SliceKind
+from berth.fleet.places import ISOLATION
 from berth.fleet.selectors import device_shares, seats
 from berth.options.selectors import get
 from gpuruntime import protocol
+from scheduler.geometry.boards import board
 
 
 def desired_for(node: Node) -> protocol.Desired:
@@ -19,7 +21,26 @@ def desired_for(node: Node) -> protocol.Desired:
     here = seats().filter(slice__gpu__node_id=node.id, replica__ended_at=None)
     rows = list(here.select_related("slice__gpu", "replica__deployment__model"))
     shares = device_shares(rows)
-    return protocol.Desired(generation=generation, replicas=[_spec(seat, shares) for seat in rows])
+    slices = {seat.slice_id: _slice(seat) for seat in rows if seat.slice.kind != SliceKind.SHARES}
+    replicas = [_spec(seat, shares) for seat in rows]
+    return protocol.Desired(generation=generation, replicas=replicas, slices=list(slices.values()))
+
+
+def _slice(seat: Seat) -> protocol.SliceSpec:
+    row: Slice = seat.slice
+    cut = board(row.gpu.board).cut(ISOLATION[row.kind].cut)
+    return protocol.SliceSpec(
+        slice_id=row.id,
+        device_uuid=row.gpu.uuid,
+        kind=row.kind,  # type: ignore[arg-type]
+        profile=row.profile,
+        profile_id=cut.profile(row.profile).id,
+        start=row.start,
+        size=row.size,
+        of_units=cut.units,
+        memory_bytes=row.memory_bytes,
+        thread_percentage=seat.sm_percent,
+    )
 
 
 def _spec(seat: Seat, shares: dict[str, float]) -> protocol.ReplicaSpec:
@@ -40,6 +61,7 @@ def _spec(seat: Seat, shares: dict[str, float]) -> protocol.ReplicaSpec:
         memory_bytes=seat.memory_bytes,
         engine=engine_settings(deployment),
         drain_timeout_s=float(get("drain_timeout_s")),
+        slice_id=seat.slice_id if seat.slice.kind != SliceKind.SHARES else "",
     )
 
 

@@ -16,6 +16,7 @@ from berth.deployments.models import Replica
 from berth.fleet.desired import desired_for
 from berth.fleet.models import Gpu, Node, SliceUnit
 from berth.fleet.seats import release_seat, reserve_seat
+from berth.fleet.slices import observe_slices
 from berth.fleet.tokens import new_token, token_digest
 from gpuruntime import protocol
 
@@ -136,7 +137,10 @@ def observe_node(*, node: Node, seen: protocol.Hello | protocol.Observed) -> Nod
         row.observed_generation = seen.generation
     row.last_seen_at = now
     row.save()
+    cut = [gpu for gpu in known.values() if gpu.board]
     _observe_devices(row, known, seen.devices)
+    if isinstance(seen, protocol.Observed) and cut:
+        observe_slices(node=row, gpus=cut, seen=seen.slices)
     return row
 
 
@@ -150,6 +154,7 @@ def _observe_devices(node: Node, known: dict[str, Gpu], devices: Iterable[protoc
         gpu.index, gpu.name, gpu.kind, gpu.memory_bytes = device.index, device.name, device.kind, device.memory_bytes
         gpu.memory_used_bytes, gpu.utilisation = device.memory_used_bytes, device.utilisation
         gpu.temperature_c, gpu.power_w, gpu.present = device.temperature_c, device.power_w, True
+        gpu.board, gpu.kinds, gpu.unable = device.board, list(device.kinds), dict(device.unable)
         gpu.save()
     for gone in known.values():
         if gone.present:

@@ -20,6 +20,7 @@ from berth.core.secrets import folder, secret
 from berth.deployments.models import Deployment
 from berth.deployments.services import create_deployment
 from berth.fleet.services import ensure_node
+from berth.management.showcase import show
 from berth.slas.services import ensure_default_classes
 from berth.tenants.models import Role, Tenant, User
 from berth.tenants.services import add_member, create_key, create_tenant, create_user
@@ -133,13 +134,17 @@ def _ensure_model() -> Model | None:
 
 
 def _ensure_deployment(tenant: Tenant, model: Model | None) -> Deployment | None:
+    """The one that the printed curl line asks, and beside it those that a simulated fleet's file names."""
     found: Deployment | None = Deployment.objects.for_tenant(tenant.id).filter(name=MODEL_NAME).first()
     if found is not None or made_before("deployment.create") or model is None or model.state != ModelState.READY:
         return found
-    return create_deployment(
+    made = create_deployment(
         tenant=tenant,
         name=MODEL_NAME,
         model=model,
         service_class=ensure_default_classes()["chat"],
         actor=ACTOR,
     )
+    if CONFIG.provider == "simulated":
+        show(Path(CONFIG.simulated_file), demo=tenant, model=model, actor=ACTOR)
+    return made

@@ -1,0 +1,98 @@
+"""What each deployment's contracts ask of the fleet: goodput, isolation and the slowest step, for the packing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from berth.deployments.models import Deployment
+from berth.slas.models import Contract, Isolation, ServiceClass
+from berth.slas.selectors import in_force
+from gpuruntime.modelinfo import MemoryNeeds
+from scheduler.packing import model as packing
+from scheduler.packing.model import Demand, Need
+from scheduler.packing.needs import ReplicaProfile
+from scheduler.planner.demands import Asked, demand
+
+# Of the longest request that a replica takes, what a sequence of a running batch holds on average: half of it.
+HELD = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """Of all contracts in force on one deployment. Rates in tokens/s: a contract's tokens are counted as output, which
+    is on the safe side. ``isolation``: the highest that any asks for; ``tpot_s``: the shortest.
+    """
+
+    guaranteed: float = 0.0
+    burst: float = 0.0
+    isolation: packing.Isolation = packing.Isolation.TIME_SLICE
+    tpot_s: float | None = None
+    weight: int = 1
+
+    def plus(self, other: Promises) -> Promises:
+        steps = [step for step in (self.tpot_s, other.tpot_s) if step is not None]
+        return Promises(
+            self.guaranteed + other.guaranteed,
+            self.burst + other.burst,
+            max(self.isolation, other.isolation),
+            min(steps, default=None),
+            max(self.weight, other.weight),
+        )
+
+
+_ISOLATION = {kind.label: kind for kind in packing.Isolation}
+_FIELDS = ("deployment_id", "guaranteed_tokens_per_min", "burst_tokens_per_min", "weight", "terms")
+
+
+def promises(now: datetime) -> dict[str, Promises]:
+    """By deployment, of every contract in force. One query."""
+    found: dict[str, Promises] = {}
+    for row in in_force(Contract.objects.for_platform(), now).values(*_FIELDS):
+        terms = row["terms"]
+        one = Promises(
+            (row["guaranteed_tokens_per_min"] or 0) / 60,
+            row["burst_tokens_per_min"] / 60,
+            _ISOLATION[terms.get("isolation") or Isolation.TIME_SLICE],
+            terms["tpot_ms"] / 1000 if terms.get("tpot_ms") else None,
+            row["weight"],
+        )
+        before = found.get(row["deployment_id"])
+        found[row["deployment_id"]] = one if before is None else before.plus(one)
+    return found
+
+
+def of_class(service_class: ServiceClass, guaranteed: float = 0.0) -> Promises:
+    """What one contract of the class would promise. ``guaranteed``: tokens/s."""
+    tpot_s = service_class.tpot_ms / 1000 if service_class.tpot_ms else None
+    return Promises(guaranteed, 0.0, _ISOLATION[service_class.isolation], tpot_s)
+
+
+def demand_of(
+    deployment: Deployment, needs: MemoryNeeds, promised: Promises | None, boards: Collection[str]
+) -> Demand:
+    """``promised`` None: without a contract, its class alone says what it needs."""
+    promised = promised or of_class(deployment.service_class)
+    longest = deployment.max_model_len or deployment.model.context_length
+    return demand(
+        Asked(
+            id=deployment.id,
+            model=deployment.model.digest,
+            trust=deployment.tenant_id,
+            isolation=promised.isolation,
+            min_replicas=deployment.replica_count,
+            guaranteed=promised.guaranteed,
+            burst=promised.burst,
+            weight=float(promised.weight),
+            profile=profile_of(needs, longest, deployment.max_num_seqs, promised.tpot_s),
+        ),
+        boards,
+    )
+
+
+def profile_of(needs: MemoryNeeds, longest_tokens: int, max_num_seqs: int, tpot_s: float | None) -> ReplicaProfile:
+    """A first estimate: nothing of it was measured on a GPU."""
+    need = Need(needs.weights_bytes, needs.kv_bytes, needs.workspace_bytes)
+    per_sequence = max(1, min(needs.kv_bytes, int(HELD * longest_tokens * needs.kv_bytes_per_token)))
+    return ReplicaProfile(need, per_sequence, max_num_seqs, tpot_s)
