@@ -15,10 +15,12 @@ from berth.catalog.api import ModelView
 from berth.decisions.api import DecisionView
 from berth.deployments.api import DeploymentView, ReplicaView
 from berth.fleet.api import GpuView, NodeView, SliceView
+from berth.fleet.map_api import FleetMapView
 from berth.metering.api import GoodputView, UsageView
 from berth.metering.requests_api import RequestView
 from berth.metering.slas_api import AttainmentView, ViolationsView
 from berth.options.api import SettingView
+from berth.plans.api import PlanView
 from berth.slas.api import ContractView, ServiceClassView
 from berth.tenants.api import KeyView, MemberView, TenantView
 from berth.tenants.invitation_api import AcceptView, InvitationView, LookView
@@ -47,6 +49,7 @@ router.register("nodes", NodeView, "node")
 router.register("gpus", GpuView, "gpu")
 router.register("slices", SliceView, "slice")
 router.register("decisions", DecisionView, "decision")
+router.register("plans", PlanView, "plan")
 router.register("usage", UsageView, "usage")
 router.register("requests", RequestView, "request")
 router.register("audit", AuditView, "audit")
@@ -66,6 +69,7 @@ urlpatterns = [
     path("invitations/look", LookView.as_view()),
     path("invitations/accept", AcceptView.as_view()),
     path("goodput", GoodputView.as_view()),
+    path("fleet/map", FleetMapView.as_view()),
     path("slas/attainment", AttainmentView.as_view()),
     path("slas/violations", ViolationsView.as_view()),
     path("search", SearchView.as_view()),

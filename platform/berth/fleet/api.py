@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from berth.api.views import BerthViewSet, IsOperator
 from berth.core.errors import Invalid
 from berth.fleet import drains, history, selectors, services
+from berth.fleet.domains import set_fault_domain
 from berth.fleet.models import Gpu, Node, Slice
 from berth.fleet.serializers import (
     CreatedNodeSerializer,
@@ -67,6 +68,8 @@ class NodeView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[No
         values = self.valid(NodeChangeSerializer, partial=True)
         if "cordoned" in values:
             services.cordon_node(node=node, cordoned=values["cordoned"], actor=self.actor)
+        if "fault_domain" in values:
+            set_fault_domain(node=node, fault_domain=values["fault_domain"], actor=self.actor)
         return Response(self._shown(node))
 
     @extend_schema(responses={204: None})

@@ -28,12 +28,13 @@ class SeatSerializer(serializers.ModelSerializer[Seat]):
     state = serializers.CharField(source="replica.state")
     memory_used_bytes = serializers.IntegerField(source="replica.memory_used_bytes")
     units = serializers.SerializerMethodField()
+    profile = serializers.CharField(source="slice.profile")
 
     class Meta:
         model = Seat
         fields = [
             "id", "replica", "deployment", "deployment_name", "tenant", "state", "memory_bytes", "memory_used_bytes",
-            "sm_percent", "units", "created_at",
+            "sm_percent", "units", "profile", "burst", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -47,13 +48,16 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
     node = NodeRefSerializer()
     units_free = serializers.IntegerField()
     promised_bytes = serializers.SerializerMethodField()
+    kinds = serializers.ListField(child=serializers.CharField(), help_text="what a GPU of a known board can be")
+    unable = serializers.DictField(child=serializers.CharField(), help_text="why it cannot be the others, by kind")
     seats = serializers.SerializerMethodField()
 
     class Meta:
         model = Gpu
         fields = [
             "id", "node", "index", "uuid", "name", "kind", "memory_bytes", "memory_used_bytes", "promised_bytes",
-            "utilisation", "temperature_c", "power_w", "present", "units", "units_free", "seats",
+            "utilisation", "temperature_c", "power_w", "present", "board", "kinds", "unable", "units", "units_free",
+            "seats",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -78,8 +82,8 @@ class SliceSerializer(serializers.ModelSerializer[Slice]):
     class Meta:
         model = Slice
         fields = [
-            "id", "gpu", "device", "device_index", "node", "profile", "memory_bytes", "promised_bytes", "units",
-            "seats", "created_at",
+            "id", "gpu", "device", "device_index", "node", "kind", "profile", "start", "size", "state", "reason",
+            "memory_bytes", "promised_bytes", "units", "seats", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -137,8 +141,9 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
     class Meta:
         model = Node
         fields = [
-            "id", "name", "provider", "address", "agent_version", "cpu_count", "memory_bytes", "cordoned", "drain",
-            "online", "generation", "observed_generation", "connected_at", "last_seen_at", "created_at", "devices",
+            "id", "name", "provider", "address", "agent_version", "cpu_count", "memory_bytes", "fault_domain",
+            "cordoned", "drain", "online", "generation", "observed_generation", "connected_at", "last_seen_at",
+            "created_at", "devices",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -149,6 +154,9 @@ class NodeCreateSerializer(serializers.Serializer[Node]):
 
 class NodeChangeSerializer(serializers.Serializer[Node]):
     cordoned = serializers.BooleanField(required=False)
+    fault_domain = serializers.CharField(
+        required=False, allow_blank=True, max_length=63, help_text="what fails together, as a rack; empty: the node"
+    )
 
 
 class CreatedNodeSerializer(serializers.Serializer[Node]):

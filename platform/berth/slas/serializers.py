@@ -11,7 +11,7 @@ from rest_framework import serializers
 
 from berth.deployments.models import Deployment
 from berth.slas import prices
-from berth.slas.models import PRICE_FIELDS, Contract, ServiceClass
+from berth.slas.models import PRICE_FIELDS, Contract, Isolation, ServiceClass
 from berth.tenants.serializers import TenantRefSerializer
 
 _MAX_INT = 2_147_483_647
@@ -47,12 +47,15 @@ class TermsSerializer(serializers.Serializer[Any]):
     fluidity_floor = serializers.FloatField()
     attainment_target = serializers.FloatField()
     e2e_ms = serializers.IntegerField(allow_null=True)
+    isolation = serializers.ChoiceField(choices=Isolation.choices)
     price_per_million = PricesSerializer()
     currency = serializers.CharField()
 
 
 def terms_of(terms: Mapping[str, Any]) -> dict[str, Any]:
-    shown = {name: value for name, value in terms.items() if name not in PRICE_FIELDS}
+    """Versions from before there was isolation asked for none beyond the least."""
+    shown = {"isolation": Isolation.TIME_SLICE.value}
+    shown |= {name: value for name, value in terms.items() if name not in PRICE_FIELDS}
     return shown | {"price_per_million": prices_of(terms), "currency": prices.currency()}
 
 
@@ -64,8 +67,8 @@ class ServiceClassSerializer(serializers.ModelSerializer[ServiceClass]):
         model = ServiceClass
         fields = [
             "id", "name", "description", "base_ms", "free_prompt_tokens", "prefill_tokens_per_s", "tpot_ms",
-            "stretch_tpot_ms", "fluidity_floor", "attainment_target", "e2e_ms", "price_per_million", "currency",
-            "created_at",
+            "stretch_tpot_ms", "fluidity_floor", "attainment_target", "e2e_ms", "isolation", "price_per_million",
+            "currency", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -97,13 +100,14 @@ class ServiceClassWriteSerializer(serializers.ModelSerializer[ServiceClass]):
     fluidity_floor = serializers.FloatField(required=False, min_value=0, max_value=1)
     attainment_target = serializers.FloatField(required=False, min_value=0, max_value=1)
     e2e_ms = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=1 << 53)
+    isolation = serializers.ChoiceField(required=False, choices=Isolation.choices)
     price_per_million = PricesWriteSerializer(required=False)
 
     class Meta:
         model = ServiceClass
         fields = [
             "name", "description", "base_ms", "free_prompt_tokens", "prefill_tokens_per_s", "tpot_ms",
-            "stretch_tpot_ms", "fluidity_floor", "attainment_target", "e2e_ms", "price_per_million",
+            "stretch_tpot_ms", "fluidity_floor", "attainment_target", "e2e_ms", "isolation", "price_per_million",
         ]  # fmt: skip
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
