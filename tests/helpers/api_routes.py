@@ -21,6 +21,7 @@ from berth.deployments.services import create_replica
 from berth.fleet.models import Seat
 from berth.fleet.seats import reserve_seat
 from berth.metering.models import UsageRecord
+from berth.plans.models import Plan
 from berth.slas.models import Contract
 from berth.slas.services import create_class
 from berth.tenants.models import Membership, Tenant
@@ -61,6 +62,14 @@ def _alert(tenant: Tenant) -> str:
 def _decision(tenant: Tenant) -> str:
     now = timezone.now()
     return str(Decision.objects.create(tenant_id=tenant.id, kind="place", at=now, last_at=now).id)
+
+
+def _plan(_: Tenant) -> str:
+    now = timezone.now()
+    figures = {"gpus_in_use": 1, "stranded_units": 0, "fragmentation": 0.0, "goodput": 1.0}
+    values = {"state": "idle", "kind": "nothing", "why": unique("why"), "before": figures, "after": figures}
+    plan = Plan.objects.create(at=now, last_at=now, objective=1.0, bound=1.0, gap=0.0, seconds=0.1, **values)
+    return str(plan.id)
 
 
 def _member(tenant: Tenant) -> str:
@@ -110,10 +119,12 @@ RESOURCES: dict[str, Resource] = {
     "nodes": Resource("operator", lambda _: make_node().id),
     "gpus": Resource("operator", lambda t: _seat(t).slice.gpu_id),
     "slices": Resource("operator", lambda t: _seat(t).slice_id),
+    "plans": Resource("operator", _plan),
     "settings": Resource("operator", lambda _: "currency"),
 }
 
-# Routes without an object: "tenant" reads ?tenant=, "body" names a tenant, "session" needs one, "open" needs none.
+# Routes without an object: "tenant" reads ?tenant=, "body" names a tenant, "session" needs one, "operator" an
+# operator's, "open" needs none.
 SINGLE: dict[str, str] = {
     "session": "open",
     "schema": "open",
@@ -127,6 +138,7 @@ SINGLE: dict[str, str] = {
     "me/mfa": "session",
     "me/mfa/confirm": "session",
     "me/mfa/recovery-codes": "session",
+    "fleet/map": "operator",
     "goodput": "tenant",
     "slas/attainment": "tenant",
     "slas/violations": "tenant",

@@ -12,14 +12,16 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from berth.api.views import IsOperator, TenantFilter, TenantViewSet, person, require_role
+from berth.api.views import IsOperator, TenantFilter, TenantViewSet, person, pick, require_role
 from berth.catalog import selectors, services
 from berth.catalog.models import Model
 from berth.catalog.serializers import FitSettingsSerializer, ModelCreateSerializer, ModelSerializer
 from berth.core.errors import Forbidden
 from berth.deployments.fit import fit_of
 from berth.deployments.serializers import FitSerializer
-from berth.tenants.models import Role
+from berth.slas.selectors import classes
+from berth.tenants.models import PLATFORM_TENANT, Role
+from berth.tenants.selectors import scope_of
 
 CHANGES = ("destroy", "cancel", "retry")
 
@@ -95,6 +97,13 @@ class ModelView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewSet[
     @extend_schema(operation_id="models_fit", request=FitSettingsSerializer, responses=FitSerializer)
     @action(detail=True, methods=["post"], filterset_class=None)
     def fit(self, request: Request, id: str) -> Response:
-        """What replicas of this model would take, and on which devices they would fit now."""
+        """What replicas of this model would take, where they would fit now and with how much goodput, or why not."""
         model = self.get_object()
-        return Response(FitSerializer(fit_of(model, **self.valid(FitSettingsSerializer))).data)
+        values = self.valid(FitSettingsSerializer)
+        tenant_id = values.pop("tenant", None)
+        owner = PLATFORM_TENANT if tenant_id is None else self.tenant_for(tenant_id, Role.VIEWER).id
+        if values.get("service_class"):
+            values["service_class"] = pick(classes(), values["service_class"], "service_class")
+        seen = scope_of(person(request)).tenant_ids
+        found = fit_of(model, **values, owner=owner, seen=None if seen is None else frozenset(seen))
+        return Response(FitSerializer(found).data)

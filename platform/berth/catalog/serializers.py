@@ -10,6 +10,7 @@ from rest_framework import serializers
 from berth.catalog.header import requirements
 from berth.catalog.models import Model, ModelState, SourceKind
 from berth.deployments.models import Dtype, Engine, KvDtype
+from berth.slas.models import Isolation
 from berth.tenants.serializers import TenantRefSerializer
 
 
@@ -66,3 +67,11 @@ class FitSettingsSerializer(serializers.Serializer[Any]):
     kv_bytes = serializers.IntegerField(default=256 << 20, min_value=1, max_value=1 << 50)
     kv_dtype = serializers.ChoiceField(choices=KvDtype.choices, default=KvDtype.AUTO)
     replicas = serializers.IntegerField(default=1, min_value=0, max_value=1000)
+    tenant = serializers.CharField(required=False, allow_null=True, max_length=32, help_text="whose it would be; absent: the platform's")
+    service_class = serializers.CharField(
+        required=False, allow_null=True, max_length=40, help_text="id or name; its TPOT and isolation decide on slots"
+    )
+    isolation = serializers.ChoiceField(
+        required=False, allow_null=True, choices=Isolation.choices, help_text="in place of the class's"
+    )
+    guaranteed_tokens_per_s = serializers.FloatField(default=0.0, min_value=0, max_value=1e9)

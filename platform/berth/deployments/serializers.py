@@ -192,7 +192,64 @@ class DeviceFitSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField()
 
 
+class SlotFitSerializer(serializers.Serializer[Any]):
+    """One way to hold a replica on a GPU of this type. ``rate``: tokens/s within the SLA; ``why_not`` empty: it fits."""
+
+    board = serializers.CharField()
+    board_name = serializers.CharField()
+    kind = serializers.CharField()
+    profile = serializers.CharField()
+    part = serializers.FloatField(help_text="of the GPU")
+    memory_bytes = serializers.IntegerField()
+    rate = serializers.FloatField()
+    measured = serializers.BooleanField()
+    why_not = serializers.CharField()
+
+
+class SeatFitSerializer(serializers.Serializer[Any]):
+    """Where one replica would sit. ``opens``: on a GPU that is empty now."""
+
+    gpu_id = serializers.CharField()
+    gpu = serializers.CharField()
+    node = serializers.CharField()
+    board = serializers.CharField()
+    kind = serializers.CharField()
+    profile = serializers.CharField()
+    start = serializers.IntegerField()
+    size = serializers.IntegerField()
+    units = serializers.IntegerField()
+    rate = serializers.FloatField()
+    measured = serializers.BooleanField()
+    opens = serializers.BooleanField()
+
+
+class DisplacedSerializer(serializers.Serializer[Any]):
+    """A burst replica that would give way; without names where they are another tenant's."""
+
+    replica = serializers.CharField()
+    deployment = serializers.CharField()
+    deployment_name = serializers.CharField()
+    kind = serializers.CharField()
+    profile = serializers.CharField()
+
+
+class OutlookSerializer(serializers.Serializer[Any]):
+    """On GPUs that are cut. ``goodput``: tokens/s of all ``seats``; ``measured``: none of it is an estimate."""
+
+    fits = serializers.BooleanField()
+    reason = serializers.CharField()
+    isolation = serializers.CharField()
+    seats = SeatFitSerializer(many=True)
+    goodput = serializers.FloatField()
+    measured = serializers.BooleanField()
+    opens = serializers.IntegerField(help_text="GPUs that are empty now and would be in use")
+    displaced = DisplacedSerializer(many=True)
+    slots = SlotFitSerializer(many=True)
+
+
 class FitSerializer(serializers.Serializer[Any]):
+    """``devices``: those that are not cut; ``gpus``: what holds of those that are, null where there is none."""
+
     needs = NeedsSerializer()
     max_model_len = serializers.IntegerField()
     replicas = serializers.IntegerField()
@@ -200,3 +257,4 @@ class FitSerializer(serializers.Serializer[Any]):
     fits = serializers.BooleanField()
     reason = serializers.CharField()
     devices = DeviceFitSerializer(many=True)
+    gpus = OutlookSerializer(allow_null=True)

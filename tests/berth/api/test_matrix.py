@@ -139,6 +139,8 @@ def test_routes_without_an_object(role: str) -> None:
         elif kind == "session":
             if case.is_detail:
                 scene.refused(case, 404)
+        elif kind == "operator":
+            _ = scene.allowed(case) if role == "operator" else scene.refused(case, 403)
         elif kind == "body":
             body = {"tenant": scene.theirs.id}
             _ = scene.allowed(case, body) if role == "operator" else scene.refused(case, 404, body)

@@ -125,6 +125,12 @@ class TestDecisions(ReadCase):
     path = "decisions"
 
 
+class TestPlans(ReadCase):
+    path = "plans"
+    platform_wide = True
+    reads = "operator"
+
+
 class TestRequests(ReadCase):
     path = "requests"
     id_field = "request_id"
@@ -167,6 +173,7 @@ class TestClasses(ReadCase, WriteCase, BadInputCase):
         return [
             ("operator", "post", self.url(), {"name": unique("class"), "tpot_ms": 40}, 201),
             ("operator", "patch", self.url(self.make(world.tenant)), {"base_ms": 300}, 200),
+            ("operator", "patch", self.url(self.make(world.tenant)), {"isolation": "mig"}, 200),
         ]
 
     def bad_bodies(self, world: World) -> list[tuple[str, str, Any, str]]:
@@ -174,6 +181,7 @@ class TestClasses(ReadCase, WriteCase, BadInputCase):
             ("post", self.url(), {"name": "no slug"}, "name"),
             ("post", self.url(), {"name": "x", "tpot_ms": 0}, "tpot_ms"),
             ("post", self.url(), {"name": "x", "fluidity_floor": 1.1}, "fluidity_floor"),
+            ("post", self.url(), {"name": "x", "isolation": "bare-metal"}, "isolation"),
             ("patch", self.url(self.make(world.tenant)), {"base_ms": "soon"}, "base_ms"),
         ]
 
@@ -204,6 +212,10 @@ class TestModels(ReadCase, WriteCase, BadInputCase):
             ("post", self.url(one, "fit"), {"kv_bytes": 1}, "kv_bytes"),
             ("post", self.url(one, "fit"), {"max_model_len": 9000}, "max_model_len"),
             ("post", self.url(one, "fit"), {"dtype": "fp8"}, "dtype"),
+            ("post", self.url(one, "fit"), {"service_class": "none"}, "service_class"),
+            ("post", self.url(one, "fit"), {"isolation": "none"}, "isolation"),
+            ("post", self.url(one, "fit"), {"guaranteed_tokens_per_s": -1}, "guaranteed_tokens_per_s"),
+            ("post", self.url(one, "fit"), {"tenant": "ten_none"}, "tenant"),
             ("post", self.url(one, "fit"), {"engine": "vllm", "kv_dtype": "int8"}, "kv_dtype"),
         ]
 
@@ -224,6 +236,7 @@ class TestNodes(ReadCase, WriteCase, BadInputCase):
         return [
             ("operator", "post", self.url(), {"name": unique("node")}, 201),
             ("operator", "patch", self.url(self.make(world.tenant)), {"cordoned": True}, 200),
+            ("operator", "patch", self.url(self.make(world.tenant)), {"fault_domain": "rack 3"}, 200),
         ]
 
     def bad_bodies(self, world: World) -> list[tuple[str, str, Any, str]]:
@@ -231,4 +244,5 @@ class TestNodes(ReadCase, WriteCase, BadInputCase):
             ("post", self.url(), {}, "name"),
             ("post", self.url(), {"name": "a/b"}, "name"),
             ("patch", self.url(self.make(world.tenant)), {"cordoned": "perhaps"}, "cordoned"),
+            ("patch", self.url(self.make(world.tenant)), {"fault_domain": "x" * 64}, "fault_domain"),
         ]
