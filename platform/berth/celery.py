@@ -33,6 +33,7 @@ app.conf.update(
         "alerts": {"task": "berth.alerts.tasks.evaluate", "schedule": 15.0, "options": {"expires": 15}},
         "alert_deliveries": {"task": "berth.alerts.tasks.deliver", "schedule": 10.0, "options": {"expires": 10}},
         "device_samples": {"task": "berth.fleet.tasks.sample_devices", "schedule": 10.0, "options": {"expires": 10}},
+        "device_speeds": {"task": "berth.fleet.tasks.judge_speeds", "schedule": 60.0, "options": {"expires": 60}},
         "old_samples": {"task": "berth.fleet.tasks.forget_history", "schedule": 3600.0, "options": {"expires": 3600}},
         "old_decisions": {"task": "berth.decisions.tasks.forget", "schedule": 3600.0, "options": {"expires": 3600}},
         "old_rows": {"task": "berth.management.tasks.sweep_old", "schedule": 3600.0, "options": {"expires": 3600}},

@@ -10,9 +10,10 @@ from typing import Any
 from django.utils import timezone
 
 from berth.decisions.models import Decision, DecisionKind
-from berth.fleet.models import HEARD_WITHIN, Gpu, Health, Node, Provider, Seat, Slice, SliceKind, SliceUnit
+from berth.fleet.models import HEARD_WITHIN, Gpu, Node, Provider, Seat, Slice, SliceKind, SliceUnit
 from berth.fleet.segments import Piece, Strip, cut, plain
 from scheduler.geometry.boards import CutName, UnknownBoard, board
+from scheduler.health import machine
 
 _CUT: dict[str, CutName] = {
     SliceKind.TIME_SLICE: "shares",
@@ -134,7 +135,7 @@ def _drawn(gpu: Row, rows: _Rows) -> Row:
 
 
 def _takes_new(gpu: Row, node: Row) -> bool:
-    healthy = gpu["health"] in (Health.HEALTHY, Health.PROBATION)
+    healthy = machine.takes_new(gpu["health"])
     return bool(gpu["present"] and healthy and node["online"] and not node["cordoned"])
 
 

@@ -11,8 +11,9 @@ from django.db.models import F
 from berth.core.errors import Conflict, NoRoom
 from berth.core.notify import desired_changed
 from berth.deployments.models import Replica
-from berth.fleet.models import Gpu, Health, Node, Seat, Slice, SliceUnit
+from berth.fleet.models import Gpu, Node, Seat, Slice, SliceUnit
 from berth.fleet.places import seat_of, slice_at, sm_percent, units_of, why_no_seat
+from scheduler.health import machine
 from scheduler.world import Place
 
 
@@ -105,7 +106,7 @@ def _check_open(gpu: Gpu) -> None:
 
 def takes_new(gpu: Gpu) -> bool:
     """Whether its health lets a new replica on it."""
-    return gpu.health in (Health.HEALTHY, Health.PROBATION)
+    return machine.takes_new(gpu.health)
 
 
 def _free_units(gpu: Gpu, memory_bytes: int) -> list[int]:

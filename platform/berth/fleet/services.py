@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from django.db import IntegrityError, transaction
 from django.db.models import F
@@ -14,6 +15,7 @@ from berth.core.notify import changed, desired_changed, nudge_scheduler
 from berth.core.version import raise_version
 from berth.deployments.models import Replica
 from berth.fleet.desired import desired_for
+from berth.fleet.health import judge
 from berth.fleet.models import Gpu, Node, SliceUnit
 from berth.fleet.seats import release_seat, reserve_seat
 from berth.fleet.slices import observe_slices
@@ -138,13 +140,13 @@ def observe_node(*, node: Node, seen: protocol.Hello | protocol.Observed) -> Nod
     row.last_seen_at = now
     row.save()
     cut = [gpu for gpu in known.values() if gpu.board]
-    _observe_devices(row, known, seen.devices)
+    _observe_devices(row, known, seen.devices, now)
     if isinstance(seen, protocol.Observed) and cut:
         observe_slices(node=row, gpus=cut, seen=seen.slices)
     return row
 
 
-def _observe_devices(node: Node, known: dict[str, Gpu], devices: Iterable[protocol.Device]) -> None:
+def _observe_devices(node: Node, known: dict[str, Gpu], devices: Iterable[protocol.Device], now: datetime) -> None:
     """``known``: the node's devices by UUID, locked."""
     for device in devices:
         gpu = known.pop(device.uuid, None) or Gpu(node=node, uuid=device.uuid, units=device.units)
@@ -155,6 +157,8 @@ def _observe_devices(node: Node, known: dict[str, Gpu], devices: Iterable[protoc
         gpu.memory_used_bytes, gpu.utilisation = device.memory_used_bytes, device.utilisation
         gpu.temperature_c, gpu.power_w, gpu.present = device.temperature_c, device.power_w, True
         gpu.board, gpu.kinds, gpu.unable = device.board, list(device.kinds), dict(device.unable)
+        gpu.node = node
+        judge(gpu, device.signals, now)
         gpu.save()
     for gone in known.values():
         if gone.present:
