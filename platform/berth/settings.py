@@ -174,6 +174,7 @@ SPECTACULAR_SETTINGS = {
         "SourceKind": "berth.catalog.models.SourceKind",
         "Role": "berth.tenants.models.Role",
         "Provider": "berth.fleet.models.Provider",
+        "FaultSeverity": "berth.fleet.serializers.SEVERITIES",
         "Dtype": "berth.deployments.models.Dtype",
         "KvDtype": "berth.deployments.models.KvDtype",
         "DeploymentState": ["running", "starting", "degraded", "failed", "stopping", "stopped"],

@@ -81,6 +81,7 @@ export const enSettings = {
       "tenant.quota_near": "Capacity nearly used",
       "replica.crash_loop": "Replicas keep crashing",
       "node.lost": "Node is silent",
+      "gpu.unhealthy": "GPU is not healthy",
     } as Record<string, string>,
     chooseTenant: "Whose alerts",
     platformAlerts: "The platform's own",

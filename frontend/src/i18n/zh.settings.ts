@@ -81,6 +81,7 @@ export const zhSettings: typeof enSettings = {
       "tenant.quota_near": "容量即将用尽",
       "replica.crash_loop": "副本反复崩溃",
       "node.lost": "节点无响应",
+      "gpu.unhealthy": "GPU 不健康",
     },
     chooseTenant: "谁的告警",
     platformAlerts: "平台自身",

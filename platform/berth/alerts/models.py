@@ -23,6 +23,7 @@ class Rule(models.TextChoices):
     QUOTA_NEAR = "tenant.quota_near", "A tenant's capacity is nearly used"
     CRASH_LOOP = "replica.crash_loop", "A deployment's replicas keep crashing"
     NODE_LOST = "node.lost", "A node is silent"
+    GPU_UNHEALTHY = "gpu.unhealthy", "A GPU is not healthy"
 
 
 class Severity(models.TextChoices):

@@ -20,7 +20,8 @@ from berth.alerts.figures import Counts
 from berth.alerts.models import Rule, Severity
 from berth.alerts.thresholds import Thresholds
 from berth.deployments.models import Deployment, Replica, ReplicaState
-from berth.fleet.models import Node, Seat
+from berth.fleet.health import faults_of
+from berth.fleet.models import Gpu, Health, Node, Seat
 from berth.slas.models import Contract
 from berth.slas.selectors import in_force
 from berth.tenants.models import CapacityQuota
@@ -48,6 +49,7 @@ def evaluate(now: datetime, limits: Thresholds) -> list[Condition]:
     found += _quotas(limits)
     found += _crashes(now, limits)
     found += _silent_nodes(now, limits)
+    found += _unhealthy_gpus()
     return found
 
 
@@ -210,6 +212,25 @@ def _silent_nodes(now: datetime, limits: Thresholds) -> Iterator[Condition]:
             f"{node.live} of its replicas are concerned",
             values={"replicas": node.live, "threshold_s": limits.node_silent_s},
             hold=HOLD_NODE,
+        )
+
+
+def _unhealthy_gpus() -> Iterator[Condition]:
+    """Not one that an operator fenced and that has no fault of its own: they know. Probation is the way back."""
+    rows = Gpu.objects.filter(health__in=(Health.SUSPECT, Health.DRAINING, Health.FENCED)).select_related("node")
+    for gpu in rows.annotate(live=Count("slices__seats")):
+        faults = [fault.key for fault in faults_of(gpu) if fault.key != "operator"]
+        if not faults:
+            continue
+        yield Condition(
+            rule=Rule.GPU_UNHEALTHY,
+            severity=Severity.WARNING if gpu.health == Health.SUSPECT else Severity.CRITICAL,
+            subject=gpu.id,
+            subject_kind="gpu",
+            subject_id=gpu.id,
+            subject_name=f"{gpu.node.name} {gpu.label}",
+            summary=f"GPU {gpu.label} of node {gpu.node.name} is {gpu.health}: {gpu.health_reason}",
+            values={"health": gpu.health, "faults": faults, "replicas": gpu.live},
         )
 
 

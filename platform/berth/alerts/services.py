@@ -27,7 +27,7 @@ TEST_EVERY = timedelta(seconds=10)
 BLIND = timedelta(seconds=60)
 # A condition that comes and goes is one alert: it is resolved once it has not held for this long.
 QUIET = timedelta(seconds=60)
-PLATFORM_ONLY = frozenset({Rule.NODE_LOST})
+PLATFORM_ONLY = frozenset({Rule.NODE_LOST, Rule.GPU_UNHEALTHY})
 DELIVER = "berth.alerts.tasks.deliver"
 
 

@@ -16,9 +16,11 @@ from berth.api.views import BerthViewSet, IsOperator
 from berth.core.errors import Invalid
 from berth.fleet import drains, history, selectors, services
 from berth.fleet.domains import set_fault_domain
-from berth.fleet.models import Gpu, Node, Slice
+from berth.fleet.health import clear_gpu, fence_gpu
+from berth.fleet.models import Gpu, Health, Node, Slice
 from berth.fleet.serializers import (
     CreatedNodeSerializer,
+    FenceSerializer,
     GpuSerializer,
     HistoryPointSerializer,
     NodeChangeSerializer,
@@ -106,6 +108,7 @@ class GpuFilter(django_filters.FilterSet):
     node = django_filters.CharFilter(field_name="node_id")
     kind = django_filters.CharFilter()
     present = django_filters.BooleanFilter()
+    health = django_filters.ChoiceFilter(choices=Health.choices)
 
 
 class GpuView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[Gpu]):
@@ -131,6 +134,22 @@ class GpuView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[Gpu
         """Memory used against promised, utilisation, temperature and power, oldest first. A silent time is a gap."""
         points = history.points(self.get_object(), _minutes(request))
         return Response(HistoryPointSerializer(points, many=True).data)
+
+    @extend_schema(operation_id="gpus_fence", request=FenceSerializer, responses=GpuSerializer)
+    @action(detail=True, methods=["post"], filterset_class=None)
+    def fence(self, request: Request, id: str) -> Response:
+        """Takes it out of use until it is cleared: what runs on it ends at once and is placed elsewhere."""
+        gpu = self.get_object()
+        return self._shown(fence_gpu(gpu=gpu, **self.valid(FenceSerializer), actor=self.actor))
+
+    @extend_schema(operation_id="gpus_clear", request=None, responses=GpuSerializer)
+    @action(detail=True, methods=["post"], filterset_class=None)
+    def clear(self, request: Request, id: str) -> Response:
+        """What was wrong is over: probation begins. 409 `still_faulty` while its driver says otherwise."""
+        return self._shown(clear_gpu(gpu=self.get_object(), actor=self.actor))
+
+    def _shown(self, gpu: Gpu) -> Response:
+        return Response(GpuSerializer(self.get_queryset().get(id=gpu.id)).data)
 
 
 class SliceFilter(django_filters.FilterSet):

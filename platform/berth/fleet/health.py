@@ -122,7 +122,7 @@ def _locked(gpu: Gpu) -> Gpu:
 
 
 def _take(
-    gpu: Gpu, before: machine.State, after: machine.State, *, actor: str = SYSTEM, action: str = "gpu.health"
+    gpu: Gpu, before: machine.State, after: machine.State, *, actor: str = SYSTEM, action: str = "gpu.judge"
 ) -> bool:
     """Onto the row, which the caller saves. People and the scheduler hear of another health, not of each event."""
     if after is before:

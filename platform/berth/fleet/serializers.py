@@ -7,10 +7,13 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from berth.fleet import health
 from berth.fleet.models import Gpu, Node, Seat, Slice
+from scheduler.health import machine
 
 DRAIN_STATES = ("replacing", "blocked", "ending", "done")
 MOVE_STATES = ("serving", "waiting", "ending")
+SEVERITIES = ("watch", "drain", "fence")
 
 
 class NodeRefSerializer(serializers.ModelSerializer[Node]):
@@ -42,6 +45,24 @@ class SeatSerializer(serializers.ModelSerializer[Seat]):
         return sorted(unit.index for unit in seat.slice.units.all())
 
 
+class FaultSerializer(serializers.Serializer[health.Fault]):
+    """One thing that is wrong with a device. `count`: how often it happened; 0 for what holds or does not."""
+
+    key = serializers.CharField(
+        help_text="operator, lost, recovery, remap_failed, remap_pending, ecc, thermal, slow or xid:CODE"
+    )
+    severity = serializers.ChoiceField(choices=SEVERITIES)
+    sentence = serializers.CharField()
+    todo = serializers.CharField()
+    count = serializers.IntegerField()
+    since = serializers.DateTimeField()
+    last_at = serializers.DateTimeField()
+
+
+class FenceSerializer(serializers.Serializer[Gpu]):
+    reason = serializers.CharField(max_length=200)
+
+
 class GpuSerializer(serializers.ModelSerializer[Gpu]):
     """``promised_bytes``: what the seats on it were promised. ``memory_used_bytes`` and what follows: as measured."""
 
@@ -50,6 +71,8 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
     promised_bytes = serializers.SerializerMethodField()
     kinds = serializers.ListField(child=serializers.CharField(), help_text="what a GPU of a known board can be")
     unable = serializers.DictField(child=serializers.CharField(), help_text="why it cannot be the others, by kind")
+    takes_new = serializers.SerializerMethodField(help_text="whether its health lets a new replica on it")
+    faults = serializers.SerializerMethodField()
     seats = serializers.SerializerMethodField()
 
     class Meta:
@@ -57,12 +80,19 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
         fields = [
             "id", "node", "index", "uuid", "name", "kind", "memory_bytes", "memory_used_bytes", "promised_bytes",
             "utilisation", "temperature_c", "power_w", "present", "board", "kinds", "unable", "units", "units_free",
-            "seats",
+            "health", "health_reason", "health_since", "takes_new", "faults", "seats",
         ]  # fmt: skip
         read_only_fields = fields
 
     def get_promised_bytes(self, gpu: Gpu) -> int:
         return sum(seat.memory_bytes for slice_ in gpu.slices.all() for seat in slice_.seats.all())
+
+    def get_takes_new(self, gpu: Gpu) -> bool:
+        return machine.takes_new(gpu.health)
+
+    @extend_schema_field(FaultSerializer(many=True))
+    def get_faults(self, gpu: Gpu) -> Any:
+        return FaultSerializer(health.faults_of(gpu), many=True).data
 
     @extend_schema_field(SeatSerializer(many=True))
     def get_seats(self, gpu: Gpu) -> Any:

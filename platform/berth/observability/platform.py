@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -24,7 +25,7 @@ from berth.alerts.models import Alert, Delivery, DeliveryState, State
 from berth.catalog.models import Model
 from berth.deployments.models import Deployment, DesiredState, Replica, ReplicaState
 from berth.deployments.selectors import annotate_live
-from berth.fleet.models import Gpu, Node, Seat, SliceUnit
+from berth.fleet.models import Gpu, Health, Node, Seat, SliceUnit
 from berth.live import names
 from berth.observability.names import NameBook
 from berth.slas.models import ServiceClass
@@ -165,6 +166,12 @@ def _devices() -> Iterator[Metric]:
             if (value := of(gpu)) is not None:
                 family.add_metric([gpu.node.name, gpu.label], value)
         yield family
+    states = GaugeMetricFamily("berth_devices", "Devices that are there, by health.", labels=["node", "state"])
+    counts = Counter((gpu.node.name, gpu.health) for gpu in rows)
+    for node in sorted({gpu.node.name for gpu in rows}):
+        for state in Health.values:
+            states.add_metric([node, state], counts[node, state])
+    yield states
 
 
 def _classes() -> Iterator[Metric]:
