@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from berth.fleet.models import Gpu, Seat, Slice, SliceKind
 from scheduler.geometry.boards import Board, board
 from scheduler.packing import model as packing
-from scheduler.packing.books import Books
+from scheduler.packing.books import Books, Illegal
 from scheduler.packing.model import Isolation, Slot, Spread
 from scheduler.world import Place
 
@@ -31,8 +31,11 @@ def why_no_seat(gpu: Gpu, wanted: packing.Seat) -> str:
     """Why ``wanted`` cannot be on ``gpu`` beside what sits there now; empty where it can. The row must be locked."""
     kinds = frozenset(ISOLATION[kind] for kind in gpu.kinds)
     device = packing.Gpu(gpu.id, gpu.board, gpu.node_id, gpu.node_id, kinds, blocked=blocked_of(gpu))
-    books = Books(packing.Fleet((device,), tuple(_seats_on(gpu))))
-    return books.why_not(wanted, Spread.NONE)
+    try:
+        books = Books(packing.Fleet((device,), tuple(_seats_on(gpu))))
+        return books.why_not(wanted, Spread.NONE)
+    except (Illegal, LookupError) as error:
+        return f"{gpu.label} holds what the tables do not allow: {error}"
 
 
 def seat_of(replica: str, deployment: str, tenant: str, gpu: str, place: Place) -> packing.Seat:

@@ -90,6 +90,7 @@ def _replica(row: Replica) -> plan.Replica:
         restarts=row.restarts,
         place=place_of(slice_, slice_.gpu.board, burst=seat.burst) if slice_ is not None else None,
         replaces=row.replaces,
+        trust=row.tenant_id,
     )
 
 
