@@ -7,11 +7,14 @@ template is its id, as with gettext: every value in it is ``{}``, as the console
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+# What the driver's codes mean and what is to be done: sentences as well.
+XIDS = "scheduler/health/xids.json"
 
 # What a person meets in the console. Not: what is printed in a terminal, and a request's clauses, which have codes.
 SPEAKING = (
@@ -21,7 +24,7 @@ SPEAKING = (
     ),
     *(f"platform/berth/{app}/*.py" for app in ("fleet", "gateway", "metering", "options", "slas", "tenants")),
     *("platform/berth/bounded_body.py", "platform/berth/bounded_http.py"),
-    *("scheduler/placing.py", "scheduler/reconcile.py"),
+    *("scheduler/placing.py", "scheduler/reconcile.py", "scheduler/health/faults.py", "scheduler/health/machine.py"),
     *("scheduler/node/modelcache.py", "scheduler/node/process.py", "scheduler/node/replica.py"),
     *(f"gpuruntime/door/{name}.py" for name in ("admission", "asked", "generate", "replica", "run", "serve")),
     *("gpuruntime/modelinfo.py", "gpuruntime/openai_checks.py"),
@@ -57,6 +60,9 @@ def sentences() -> dict[str, str]:
             if path.name not in SILENT:
                 for template in _said(ast.parse(path.read_text())):
                     found.setdefault(template, str(path.relative_to(ROOT)))
+    table = json.loads((ROOT / XIDS).read_text())
+    for text in (*table["actions"].values(), *(row["meaning"] for row in table["xids"])):
+        found.setdefault(text, XIDS)
     return found
 
 
