@@ -1,4 +1,4 @@
-# The whole command surface: make run | test | lint | bench | clean
+# The whole command surface: make run [FLEET=FILE] | test | lint | bench | clean
 
 VENV    := .venv
 PYTHON  := $(VENV)/bin/python
@@ -11,6 +11,13 @@ BENCHES := $(sort $(wildcard benchmarks/*.py))
 
 .PHONY: run test test-external lint bench clean install
 .DELETE_ON_ERROR:
+
+# With FLEET=FILE the GPUs that the file makes up, and a state of their own beside the machine's.
+ifdef FLEET
+run: export BERTH_PROVIDER := simulated
+run: export BERTH_SIMULATED_FILE := $(abspath $(FLEET))
+run: export BERTH_HOME := $(or $(BERTH_HOME),var/$(basename $(notdir $(FLEET))))
+endif
 
 run: $(VENV)/run.installed frontend/dist/index.html
 	@exec $(PYTHON) manage.py up

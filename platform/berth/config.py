@@ -40,6 +40,7 @@ class Config:
     node_token: str = ""
     model_cache_bytes: int = 50 << 30
     vllm_bin: str = ""
+    mps_control: str = ""
     provider: str = "cpu"
     simulated_file: str = ""
     log_level: str = "INFO"

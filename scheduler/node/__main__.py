@@ -22,11 +22,13 @@ from scheduler.metrics_port import BadAddress, MetricsPort, parse_address, rende
 from scheduler.node.agent import Agent, Identity
 from scheduler.node.metrics import AgentCollector
 from scheduler.node.modelcache import DEFAULT_CACHE_BYTES, ModelCache
-from scheduler.node.paths import StateDir, StateDirTaken, UnsafeName, safe_name
+from scheduler.node.paths import StateDir, StateDirTaken, UnsafeName, boot_id, safe_name
 from scheduler.node.providers.base import Provider, ProviderError
 from scheduler.node.providers.cpu import CpuProvider
 from scheduler.node.providers.simulated import SimulatedProvider
 from scheduler.node.replica import RuntimeSettings
+from scheduler.node.slices.keeper import SliceKeeper, end_daemons
+from scheduler.node.slices.mps import program_of
 from scheduler.node.stopall import stop_all
 from scheduler.node.supervisor import Supervisor
 
@@ -53,6 +55,7 @@ def main(argv: list[str] | None = None) -> int:
         with _locked(state, wait_s=5 if arguments.stop_all else 2):
             if arguments.stop_all:
                 stop_all(state, grace_s=arguments.grace)
+                end_daemons(state.root, boot=boot_id())
                 return 0
             asyncio.run(_run(arguments, state))
     except (UsageError, ProviderError, UnsafeName, StateDirTaken, OSError) as error:
@@ -95,7 +98,7 @@ def _locked(state: StateDir, *, wait_s: float) -> Iterator[IO[str]]:
 
 async def _run(arguments: argparse.Namespace, state: StateDir) -> None:
     identity = _identity(arguments)
-    provider = _provider(arguments, identity.node)
+    provider = _provider(arguments, identity.node, state)
     settings = RuntimeSettings(
         command=[sys.executable, "-m", "gpuruntime", "serve"], control_url=identity.join, host=identity.address
     )
@@ -105,8 +108,15 @@ async def _run(arguments: argparse.Namespace, state: StateDir) -> None:
         headers=identity.headers,
         limit_bytes=_cache_bytes(),
     )
-    supervisor = Supervisor(state, models, settings)
-    agent = Agent(identity, provider, supervisor)
+    keeper = SliceKeeper(
+        provider.cutter,
+        provider.devices([]),
+        state.root,
+        boot=boot_id(),
+        mps_program=program_of(provider.name),
+    )
+    supervisor = Supervisor(state, models, settings, keeper.desk)
+    agent = Agent(identity, provider, supervisor, keeper)
     _serve_metrics(AgentCollector(identity.node, agent, provider, supervisor))
     task = asyncio.create_task(agent.run())
     loop = asyncio.get_running_loop()
@@ -147,12 +157,12 @@ def _identity(arguments: argparse.Namespace) -> Identity:
     )
 
 
-def _provider(arguments: argparse.Namespace, node: str) -> Provider:
+def _provider(arguments: argparse.Namespace, node: str, state: StateDir) -> Provider:
     if arguments.provider == "cpu":
         return CpuProvider(node=node)
     if arguments.simulated_file is None:
         raise UsageError("--provider simulated needs --simulated-file FLEET.toml")
-    return SimulatedProvider(node=node, path=arguments.simulated_file)
+    return SimulatedProvider(node=node, path=arguments.simulated_file, state=state.root)
 
 
 def _cache_bytes() -> int:

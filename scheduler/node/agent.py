@@ -1,7 +1,7 @@
 """The agent's side of its one websocket: reports what is, receives what should be.
 
-Three things run side by side and none waits for another: the supervisor's steps, which go on while the control plane
-is away; the connection, renewed for ever; and on a live connection the reports and the log lines.
+Four things run side by side and none waits for another: the supervisor's steps and the keeping of slices, which go on
+while the control plane is away; the connection, renewed for ever; and on a live one the reports and the log lines.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 import gpuruntime.protocol as wire
 from scheduler.node.paths import boot_id
 from scheduler.node.providers.base import Provider
+from scheduler.node.slices.keeper import SliceKeeper
 from scheduler.node.supervisor import Supervisor
 
 log = structlog.get_logger(__name__)
@@ -53,21 +54,27 @@ class Identity:
 
 
 class Agent:
-    def __init__(self, identity: Identity, provider: Provider, supervisor: Supervisor) -> None:
+    def __init__(self, identity: Identity, provider: Provider, supervisor: Supervisor, keeper: SliceKeeper) -> None:
         self._identity = identity
         self._provider = provider
         self._supervisor = supervisor
+        self._keeper = keeper
         self._changed = asyncio.Event()
         self._reported: Sequence[wire.ObservedReplica] = ()
+        self._reported_slices: Sequence[wire.ObservedSlice] = ()
         self._desired: wire.Desired | None = None
         self.connected = False
         self.connections = 0
 
     async def run(self) -> None:
         """Until cancelled. The runtimes stay: the next agent adopts them."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._supervise())
-            group.create_task(self._stay_connected())
+        self._keeper.start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._supervise())
+                group.create_task(self._stay_connected())
+        finally:
+            self._keeper.stop()
 
     async def _supervise(self) -> None:
         applied_at = time.monotonic()
@@ -76,7 +83,7 @@ class Agent:
                 self._supervisor.apply(self._desired)
                 applied_at = time.monotonic()
             self._supervisor.step()
-            if self._supervisor.observed() != self._reported:
+            if (self._supervisor.observed(), self._keeper.desk.observed()) != (self._reported, self._reported_slices):
                 self._changed.set()
             await asyncio.sleep(STEP_S)
 
@@ -142,12 +149,14 @@ class Agent:
         while True:
             self._changed.clear()
             self._reported = self._supervisor.observed()
+            self._reported_slices = self._keeper.desk.observed()
             await socket.send(
                 wire.encode(
                     wire.Observed(
                         generation=self._supervisor.generation,
-                        devices=self._provider.devices(self._supervisor.residents()),
+                        devices=self._devices(),
                         replicas=list(self._reported),
+                        slices=list(self._reported_slices),
                     )
                 )
             )
@@ -172,5 +181,8 @@ class Agent:
             boot_id=boot_id(),
             cpu_count=host.cpu_count,
             memory_bytes=host.memory_bytes,
-            devices=self._provider.devices(self._supervisor.residents()),
+            devices=self._devices(),
         )
+
+    def _devices(self) -> list[wire.Device]:
+        return self._keeper.describe(self._provider.devices(self._supervisor.residents()))

@@ -14,6 +14,7 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
@@ -42,6 +43,8 @@ class ProcessRecord(msgspec.Struct, kw_only=True):
     drain_since: float | None = None
     drain_timeout_s: float = 30.0
     device_uuid: str = ""
+    slice_id: str = ""
+    slice_uuid: str = ""
     memory_bytes: int = 0
     model_digest: str = ""
 
@@ -96,19 +99,28 @@ def known_replicas(state: StateDir) -> list[str]:
     )
 
 
-def spawn(state: StateDir, record: ProcessRecord, command: list[str], config: bytes) -> subprocess.Popen[bytes]:
+def spawn(
+    state: StateDir,
+    record: ProcessRecord,
+    command: list[str],
+    config: bytes,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
     """Starts ``command`` in a session of its own, output to the replica's log; completes and writes ``record``.
 
-    Raises OSError (no such program, no process left, disk full); then nothing runs.
+    ``environment``: what it gets beside the agent's own, of which nothing then steers GPUs. Raises OSError (no such
+    program, no process left, disk full); then nothing runs.
     """
     state.run_file(record.replica_id).unlink(missing_ok=True)
-    environment = {
+    inherited = {
         key: value for key, value in os.environ.items() if not key.startswith("BERTH_") or key in RUNTIME_SETTINGS
     }
-    environment["PYTHONUNBUFFERED"] = "1"
+    if environment:
+        inherited = {key: value for key, value in inherited.items() if not key.startswith("CUDA_")}
+    inherited |= {"PYTHONUNBUFFERED": "1", **(environment or {})}
     with _open_log(state.log_file(record.replica_id)) as log:
         child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, env=environment
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, env=inherited
         )
     assert child.stdin is not None
     try:

@@ -1,6 +1,7 @@
 """One replica on this node: brought to what is desired in small repeatable steps.
 
-    wanted:    fetch the model -> spawn -> (loading -> ready, by the runtime's run file) ; died -> wait, spawn again
+    wanted:    fetch the model -> take its slice -> spawn -> (loading -> ready, by the runtime's run file)
+               died -> wait, take, spawn again
     unwanted:  SIGTERM once, the runtime finishes its streams -> (too long: SIGKILL of its session) -> stopped
 
 ``step`` is called several times a second and never blocks; every state it leaves is on disk or read again from there.
@@ -21,6 +22,8 @@ from scheduler.node import process
 from scheduler.node.modelcache import ModelCache, ModelError
 from scheduler.node.paths import StateDir
 from scheduler.node.process import ProcessRecord
+from scheduler.node.slices.desk import SliceDesk
+from scheduler.node.slices.model import Grant, SliceNotReady
 
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 60.0
@@ -66,6 +69,7 @@ class Replica:
     state: StateDir
     models: ModelCache
     settings: RuntimeSettings
+    slices: SliceDesk
     spec: ReplicaSpec | None = None
     record: ProcessRecord | None = None
     child: subprocess.Popen[bytes] | None = None
@@ -79,6 +83,8 @@ class Replica:
     _settled: bool = False
     # What its last process said at its end, where that was no clean one.
     _parting: str = ""
+    # Why this agent killed its process, so that the restart says it.
+    _struck: str = ""
 
     @property
     def wanted(self) -> bool:
@@ -98,6 +104,14 @@ class Replica:
         self.restarts = self.record.restarts
         if self.record.pid == 0:  # it crashed, and the agent died before it started it again
             self.record = None
+        elif self.record.slice_id:
+            self.slices.seated(self.record.slice_id, self.replica_id, self.record.pid)
+
+    def strike(self, reason: str) -> None:
+        """Ends its process, which has gone wrong though it may not know it; what follows is as after a crash."""
+        if self.record is not None and self.record.alive():
+            self._struck = reason
+            process.kill(self.record)
 
     def step(self, now: float) -> None:
         self._notice_end(now)
@@ -124,6 +138,8 @@ class Replica:
         if ending is None:
             return
         process.sweep_session(self.record)
+        ending, self._struck = self._struck or ending, ""
+        self.slices.leave(self.record.slice_id, self.replica_id)
         if self.wanted and self.record.drain_since is None:
             self._crashed(self.record, ending, now)
         else:
@@ -190,10 +206,14 @@ class Replica:
             model = self._model(self.spec)
             if model is None:
                 return
-            self._spawn(self.spec, model)
+            grant = self.slices.take(self.spec.slice_id, self.replica_id) if self.spec.slice_id else None
+            self._spawn(self.spec, model, grant)
+        except SliceNotReady as error:
+            self.wait.reason = str(error)
         except ModelError as error:
             self.wait.failed(str(error), now)
         except (OSError, ValueError) as error:
+            self.slices.leave(self.spec.slice_id, self.replica_id)
             self.wait.failed(f"The runtime could not be started: {error}", now)
 
     def _model(self, spec: ReplicaSpec) -> Path | None:
@@ -211,7 +231,7 @@ class Replica:
             )
         return found
 
-    def _spawn(self, spec: ReplicaSpec, model: Path) -> None:
+    def _spawn(self, spec: ReplicaSpec, model: Path, grant: Grant | None) -> None:
         spool = self.state.spool(self.replica_id)
         spool.mkdir(mode=0o700, exist_ok=True)
         config = RuntimeConfig(
@@ -226,8 +246,9 @@ class Replica:
             cache_dir=str(self.state.cache),
             host=self.settings.host,
             drain_timeout_s=spec.drain_timeout_s,
-            device_uuid=spec.device_uuid,
+            device_uuid=grant.device_uuid if grant is not None else spec.device_uuid,
             device_share=spec.device_share,
+            device_memory_bytes=grant.memory_bytes if grant is not None else 0,
             engine=spec.engine,
         )
         record = ProcessRecord(
@@ -238,11 +259,16 @@ class Replica:
             restarts=self.restarts,
             drain_timeout_s=spec.drain_timeout_s,
             device_uuid=spec.device_uuid,
+            slice_id=spec.slice_id,
+            slice_uuid=grant.device_uuid if grant is not None and grant.device_uuid != spec.device_uuid else "",
             memory_bytes=spec.memory_bytes,
             model_digest=spec.model_digest,
         )
-        self.child = process.spawn(self.state, record, self.settings.command, msgspec.json.encode(config))
+        environment = grant.environment if grant is not None else {}
+        self.child = process.spawn(self.state, record, self.settings.command, msgspec.json.encode(config), environment)
         self.record = record
+        if grant is not None:
+            self.slices.seated(spec.slice_id, self.replica_id, record.pid)
         self._lost = False
         self.wait.failures = 0
 

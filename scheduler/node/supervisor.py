@@ -13,18 +13,25 @@ from scheduler.node.paths import StateDir, UnsafeName, safe_name
 from scheduler.node.process import known_replicas
 from scheduler.node.providers.base import Resident
 from scheduler.node.replica import Replica, RuntimeSettings
+from scheduler.node.slices.desk import SliceDesk
 
 log = structlog.get_logger(__name__)
 
 
 class Supervisor:
-    """Adopts what lives when constructed. Until the first ``Desired`` it starts nothing and stops nothing."""
+    """Adopts what lives when constructed. Until the first ``Desired`` it starts nothing and stops nothing.
 
-    def __init__(self, state: StateDir, models: ModelCache, settings: RuntimeSettings) -> None:
+    ``slices``: where replicas take theirs; without it a replica that needs one waits for ever.
+    """
+
+    def __init__(
+        self, state: StateDir, models: ModelCache, settings: RuntimeSettings, slices: SliceDesk | None = None
+    ) -> None:
         self._state = state
         self._models = models
         models.in_use = self.digests_in_use
         self._settings = settings
+        self._slices = slices if slices is not None else SliceDesk()
         self._replicas: dict[str, Replica] = {}
         self._logs: dict[str, LogFollower] = {}
         self._told = False
@@ -42,6 +49,7 @@ class Supervisor:
             return False
         self.generation = desired.generation
         self._told = True
+        self._slices.apply(desired.slices)
         specs = {}
         for spec in desired.replicas:
             try:
@@ -58,6 +66,10 @@ class Supervisor:
         """Moves every replica on by what is possible at this moment; one that errs does not hold up the others."""
         if not self._told:
             return
+        for replica_id, reason in self._slices.struck():
+            if replica_id in self._replicas:
+                log.warning("runtime ended", replica=replica_id, reason=reason)
+                self._replicas[replica_id].strike(reason)
         now = time.monotonic()
         for replica in list(self._replicas.values()):
             try:
@@ -73,7 +85,12 @@ class Supervisor:
 
     def residents(self) -> list[Resident]:
         return [
-            Resident(device_uuid=record.device_uuid, pid=record.pid, memory_bytes=record.memory_bytes)
+            Resident(
+                device_uuid=record.device_uuid,
+                pid=record.pid,
+                memory_bytes=record.memory_bytes,
+                slice_uuid=record.slice_uuid,
+            )
             for record in (replica.record for replica in self._replicas.values())
             if record is not None
         ]
@@ -90,7 +107,7 @@ class Supervisor:
         return [lines for lines in (follower.poll() for follower in self._logs.values()) if lines is not None]
 
     def _add(self, replica_id: str) -> Replica:
-        replica = Replica(replica_id, self._state, self._models, self._settings)
+        replica = Replica(replica_id, self._state, self._models, self._settings, self._slices)
         self._replicas[replica_id] = replica
         self._logs[replica_id] = LogFollower(replica_id, self._state.log_file(replica_id))
         return replica

@@ -26,6 +26,7 @@ SPEAKING = (
     *("platform/berth/bounded_body.py", "platform/berth/bounded_http.py"),
     *("scheduler/placing.py", "scheduler/reconcile.py", "scheduler/health/faults.py", "scheduler/health/machine.py"),
     *("scheduler/node/modelcache.py", "scheduler/node/process.py", "scheduler/node/replica.py"),
+    "scheduler/node/slices/words.py",
     *(f"gpuruntime/door/{name}.py" for name in ("admission", "asked", "generate", "replica", "run", "serve")),
     *("gpuruntime/modelinfo.py", "gpuruntime/openai_checks.py"),
 )

@@ -1,64 +1,72 @@
-"""A fleet from a TOML file: the nodes and GPUs are made up, the runtimes on them really run, on the CPU.
+"""GPUs that a fleet file makes up (``fleet_file``): the runtimes on them really run, on the CPU.
 
-One file may describe many nodes; a process is the node whose name it was given. ``examples/fleets`` holds some::
-
-    [[node]]
-    name = "sim-a"
-    cpu_count = 96          # optional
-    memory_gb = 1024        # optional
-    [[node.gpu]]
-    name = "NVIDIA H100 80GB HBM3"
-    count = 8               # optional, 1
-    memory_gb = 80
-    units = 8               # optional, 1: into how many shares of memory it can be cut
+One file may describe many nodes; a process is the node whose name it was given. What a GPU is cut into, and what is
+wrong with it, stand in the agent's folder, as they would in hardware: the one survives the agent, the other is put
+there by whoever wants to see what happens.
 """
 
 from __future__ import annotations
 
-import os
 import time
-import tomllib
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import psutil
 
-from gpuruntime.protocol import Device
-from scheduler.node.providers.base import Host, ProviderError, ProviderName, Resident
+from gpuruntime.protocol import Device, DeviceSignals
+from scheduler.node.paths import boot_id
+from scheduler.node.providers.base import Host, ProviderName, Resident
+from scheduler.node.providers.fleet_file import read_node
+from scheduler.node.providers.injections import Injected
+from scheduler.node.providers.simulated_cutter import SimulatedCutter
 
-GB = 1 << 30
+INJECTIONS = "injections.json"
 
 
 class SimulatedProvider:
-    name: ProviderName = "simulated"
-    cutter = None
+    """``state``: the agent's folder; None: GPUs that nothing can be done to. ``boot``: this boot of the machine."""
 
-    def __init__(self, *, node: str, path: Path) -> None:
-        self._devices, self._host = _read(path, node)
+    name: ProviderName = "simulated"
+
+    def __init__(self, *, node: str, path: Path, state: Path | None = None, boot: str | None = None) -> None:
+        self._devices, self._host = read_node(path, node)
         self._busy = BusyMeter()
+        self._injected = Injected(state / INJECTIONS) if state is not None else None
+        boards = {device.uuid: device.board for device in self._devices if device.board}
+        self.cutter: SimulatedCutter | None = None
+        if state is not None and self._injected is not None and boards:
+            uuids = [device.uuid for device in self._devices]
+            cuts = state / "cuts.json"
+            self.cutter = SimulatedCutter(cuts, boards, uuids, self._injected, boot=boot or boot_id())
 
     def host(self) -> Host:
         return self._host
 
     def devices(self, residents: Sequence[Resident]) -> list[Device]:
         busy = self._busy.measure(residents)
+        if self.cutter is not None:
+            self.cutter.residents = tuple(residents)
         return [
-            Device(
-                index=device.index,
-                uuid=device.uuid,
-                name=device.name,
-                kind="simulated",
-                memory_bytes=device.memory_bytes,
-                units=device.units,
-                memory_used_bytes=min(
-                    device.memory_bytes, sum(r.memory_bytes for r in residents if r.device_uuid == device.uuid)
-                ),
+            msgspec.structs.replace(
+                device,
+                memory_used_bytes=min(device.memory_bytes, self._used(device, residents)),
                 utilisation=busy.get(device.uuid, 0.0),
+                signals=self._signals(device),
             )
             for device in self._devices
         ]
+
+    def _used(self, device: Device, residents: Sequence[Resident]) -> int:
+        used = sum(r.memory_bytes for r in residents if r.device_uuid == device.uuid)
+        extra = self._injected.read().processes if self._injected is not None else []
+        return used + sum(found.bytes for found in extra if str(found.device) in (device.uuid, str(device.index)))
+
+    def _signals(self, device: Device) -> DeviceSignals | None:
+        if not device.board or self._injected is None:
+            return None
+        signals = self._injected.read().signals
+        return signals.get(device.uuid) or signals.get(str(device.index)) or DeviceSignals()
 
 
 class BusyMeter:
@@ -83,66 +91,3 @@ class BusyMeter:
             busy[resident.device_uuid] = min(1.0, busy.get(resident.device_uuid, 0.0) + max(rise, 0.0) / elapsed)
         self._spent = spent
         return busy
-
-
-def node_names(path: Path) -> list[str]:
-    """The nodes a fleet file describes, in its order. Raises ``ProviderError``."""
-    return [_text(entry, "name", path) for entry in _nodes(path)]
-
-
-def _nodes(path: Path) -> list[dict[str, Any]]:
-    try:
-        content = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise ProviderError(f"cannot read the fleet file {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ProviderError(f"{path} is not valid TOML: {error}") from None
-    nodes = content.get("node")
-    if not isinstance(nodes, list) or not nodes or not all(isinstance(entry, dict) for entry in nodes):
-        raise ProviderError(f"{path} describes no node: it needs at least one [[node]] table")
-    return nodes
-
-
-def _read(path: Path, node: str) -> tuple[list[Device], Host]:
-    nodes = {_text(entry, "name", path): entry for entry in _nodes(path)}
-    if node not in nodes:
-        raise ProviderError(f"{path} has no node {node!r}; it has {', '.join(nodes)}")
-    entry = nodes[node]
-    gpus = entry.get("gpu")
-    if not isinstance(gpus, list) or not gpus:
-        raise ProviderError(f"{path}: node {node!r} has no [[node.gpu]]")
-    devices: list[Device] = []
-    for gpu in gpus:
-        name, memory = _text(gpu, "name", path), _number(gpu, "memory_gb", path)
-        count, units = int(_number(gpu, "count", path, 1)), int(_number(gpu, "units", path, 1))
-        for _ in range(count):
-            index = len(devices)
-            devices.append(
-                Device(
-                    index=index,
-                    uuid=f"SIM-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{node}/{index}')}",
-                    name=name,
-                    kind="simulated",
-                    memory_bytes=int(memory * GB),
-                    units=units,
-                )
-            )
-    host = Host(
-        cpu_count=int(_number(entry, "cpu_count", path, os.cpu_count() or 1)),
-        memory_bytes=int(_number(entry, "memory_gb", path, psutil.virtual_memory().total / GB) * GB),
-    )
-    return devices, host
-
-
-def _text(entry: dict[str, Any], key: str, path: Path) -> str:
-    value = entry.get(key)
-    if not isinstance(value, str) or not value:
-        raise ProviderError(f"{path}: {key!r} is {value!r}; it must be a text")
-    return value
-
-
-def _number(entry: dict[str, Any], key: str, path: Path, default: float | None = None) -> float:
-    value = entry.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-        raise ProviderError(f"{path}: {key!r} is {value!r}; it must be a number above 0")
-    return float(value)

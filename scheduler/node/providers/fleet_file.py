@@ -1,0 +1,119 @@
+"""A fleet in a TOML file: which nodes there are, and which GPUs a node is said to have.
+
+``examples/fleets`` and ``examples/fleet-8xh100.toml`` hold some. A GPU is of a board that scheduler/geometry knows, and
+then can be cut as that board can, or it has a name, a memory and equal shares of it::
+
+    [[node]]
+    name = "sim-a"
+    cpu_count = 96          # optional
+    memory_gb = 1024        # optional
+    [[node.gpu]]
+    board = "h100-sxm-80gb"
+    count = 8               # optional, 1
+    [[node.gpu]]
+    name = "A large one"
+    memory_gb = 80
+    units = 8               # optional, 1: into how many shares of memory it can be cut
+
+Other tables are not for the agent.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from gpuruntime.protocol import Device, SliceKind
+from scheduler.geometry.boards import UnknownBoard, board
+from scheduler.node.providers.base import Host, ProviderError
+
+GB = 1 << 30
+KINDS: tuple[SliceKind, ...] = ("whole", "mig", "mps", "time-slice")
+
+
+def node_names(path: Path) -> list[str]:
+    """The nodes a fleet file describes, in its order. Raises ``ProviderError``."""
+    return [_text(entry, "name", path) for entry in _nodes(path)]
+
+
+def read_node(path: Path, node: str) -> tuple[list[Device], Host]:
+    """The devices of ``node``, by index, and its machine. Raises ``ProviderError``."""
+    nodes = {_text(entry, "name", path): entry for entry in _nodes(path)}
+    if node not in nodes:
+        raise ProviderError(f"{path} has no node {node!r}; it has {', '.join(nodes)}")
+    entry = nodes[node]
+    gpus = entry.get("gpu")
+    if not isinstance(gpus, list) or not gpus:
+        raise ProviderError(f"{path}: node {node!r} has no [[node.gpu]]")
+    devices = [
+        Device(index=index, uuid=f"SIM-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{node}/{index}')}", kind="simulated", **fields)
+        for index, fields in enumerate(fields for gpu in gpus for fields in _gpus(gpu, path))
+    ]
+    host = Host(
+        cpu_count=int(_number(entry, "cpu_count", path, os.cpu_count() or 1)),
+        memory_bytes=int(_number(entry, "memory_gb", path, psutil.virtual_memory().total / GB) * GB),
+    )
+    return devices, host
+
+
+def _gpus(gpu: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    for _ in range(int(_number(gpu, "count", path, 1))):
+        yield _of_board(gpu, path) if "board" in gpu else _by_hand(gpu, path)
+
+
+def _of_board(gpu: dict[str, Any], path: Path) -> dict[str, Any]:
+    more = sorted({"name", "memory_gb", "units"} & gpu.keys())
+    if more:
+        raise ProviderError(f"{path}: a GPU with a board takes {', '.join(more)} from the table; remove it here")
+    try:
+        found = board(_text(gpu, "board", path))
+    except UnknownBoard as error:
+        raise ProviderError(f"{path}: {error}") from None
+    return {
+        "name": found.name,
+        "memory_bytes": found.memory_bytes,
+        "units": found.units,
+        "board": found.key,
+        "kinds": list(KINDS),
+    }
+
+
+def _by_hand(gpu: dict[str, Any], path: Path) -> dict[str, Any]:
+    return {
+        "name": _text(gpu, "name", path),
+        "memory_bytes": int(_number(gpu, "memory_gb", path) * GB),
+        "units": int(_number(gpu, "units", path, 1)),
+    }
+
+
+def _nodes(path: Path) -> list[dict[str, Any]]:
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ProviderError(f"cannot read the fleet file {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ProviderError(f"{path} is not valid TOML: {error}") from None
+    nodes = content.get("node")
+    if not isinstance(nodes, list) or not nodes or not all(isinstance(entry, dict) for entry in nodes):
+        raise ProviderError(f"{path} describes no node: it needs at least one [[node]] table")
+    return nodes
+
+
+def _text(entry: dict[str, Any], key: str, path: Path) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str) or not value:
+        raise ProviderError(f"{path}: {key!r} is {value!r}; it must be a text")
+    return value
+
+
+def _number(entry: dict[str, Any], key: str, path: Path, default: float | None = None) -> float:
+    value = entry.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+        raise ProviderError(f"{path}: {key!r} is {value!r}; it must be a number above 0")
+    return float(value)
