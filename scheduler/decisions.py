@@ -17,7 +17,10 @@ MOST_CANDIDATES = 24
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One device as it was. ``score``: the highest was taken, the first by name among equals; None: does not fit."""
+    """One device as it was. ``score``: the highest was taken, the first by name among equals; None: does not fit.
+
+    ``slot`` and ``start``: what it would take of a GPU that is cut, in units of that cut.
+    """
 
     device_id: str
     device: str
@@ -31,6 +34,8 @@ class Candidate:
     memory_bytes: int
     units_free: int
     units_needed: int
+    slot: str = ""
+    start: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,35 +1,39 @@
 """What is and what should be in, what to do out. Pure: no database, no clock, no chance.
 
-Each rule looks at one replica or one deployment; all see the same free units, which placements use up as they are
-planned. Applying the actions and asking again gives no further action, so a tick may run twice or be lost. Beside the
-actions stand the decisions: why each is what it is, and for who waits why it still does.
+Each rule looks at one replica or one deployment; places are found once all have been looked at, and placements use
+them up as they are planned (scheduler/seating.py). Applying the actions and asking again gives no further action, so a
+tick may run twice or be lost. Beside the actions stand the decisions: why each is what it is, and for who waits why it
+still does.
 
     unplaced --Place--> on its node --(agent: loading, ready, crashed and tried again)--> Drain --> End
                                     --silent too long--> MarkLost: drained if it returns, replaced at once
                                     --crashed too often--> End as failed: replaced elsewhere or later
-                                    --its node drains--> serves on until another is ready elsewhere, then Drain
+                                    --its node or GPU drains--> serves on until another is ready elsewhere, then Drain
+                                    --its GPU is fenced--> Drain: replaced at once
+                                    --another that replaces it is ready--> Drain
+                                    --it is beyond a guarantee and others' guarantees find no room--> Drain
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from scheduler.decisions import Candidate, Decision, Kind
-from scheduler.placing import Floor, Wish, gb, names_of, score_why
+from scheduler.decisions import Decision, Kind
+from scheduler.packing.online import Policy
+from scheduler.placing import Floor
+from scheduler.planner.cuts import Cuts
+from scheduler.planner.demands import policy_of
+from scheduler.planner.fleet import books_of, going
+from scheduler.seating import Crew, Seating
 from scheduler.world import (
     Action,
-    CreateReplica,
     Deployment,
     DesiredWorld,
-    Device,
     DrainReplica,
     EndReplica,
-    Explain,
     Failure,
     MarkLost,
-    Node,
     ObservedWorld,
-    PlaceReplica,
     Plan,
     Planned,
     Replica,
@@ -41,13 +45,10 @@ LOST_AFTER_S = 5.0
 GRACE_S = LIVENESS_TTL_S + LOST_AFTER_S
 # The agent restarts a crashed runtime with pauses of 0.5 s to 8 s; this many in a row, and it will not come right.
 MAX_RESTARTS = 5
-# After failing everywhere a deployment is tried again: a minute later, then doubled up to ten.
-RETRY_S = 60.0
-LONGEST_RETRY_S = 600.0
 # A node silent for so long is taken to be gone for good; should it return, its agent drains what it finds.
 NODE_FORGOTTEN_S = 600.0
-# Of so many decisions of one tick the candidates are kept: judging a fleet for each of thousands takes too long.
-MOST_JUDGED = 200
+# One that is to replace another and is not ready by then never will be.
+LONGEST_HANDOVER_S = 1800.0
 _DONE: dict[Kind, str] = {
     "replace": "the replica is to be replaced",
     "scale": "the replica is let go",
@@ -60,24 +61,25 @@ _DONE_ON: dict[Kind, str] = {
 }
 
 
-def reconcile(observed: ObservedWorld, desired: DesiredWorld, now: float) -> Plan:
+def reconcile(observed: ObservedWorld, desired: DesiredWorld, now: float, policy: Policy | None = None) -> Plan:
+    """``policy``: which slots are kept free for whom; by default what the deployments ask for weighs alone."""
     tick = _Tick(observed, desired, now)
+    tick.seat(policy)
     return Plan(tick.actions, tick.decisions)
 
 
 class _Tick:
     def __init__(self, observed: ObservedWorld, desired: DesiredWorld, now: float) -> None:
         self.now = now
-        self.observed = observed
+        self.observed, self.desired = observed, desired
         self.nodes = {node.id: node for node in observed.nodes}
-        self.floor = Floor(observed.nodes, now)
+        self.devices = {device.id: device for node in observed.nodes for device in node.devices}
         self.actions: list[Action] = []
         self.decisions: list[Planned] = []
         self.failures = list(observed.failures)
         self.names = {deployment.id: deployment.name for deployment in desired.deployments}
-        self.waiting: list[tuple[Deployment, Replica | None, Wish, str | None]] = []
-        self.no_room: dict[int, tuple[str, tuple[Candidate, ...]]] = {}
-        self.refused: set[str] = set()
+        self.leaving = going(observed.nodes, observed.replicas)
+        self.ended: set[str] = set()
         counted: dict[str, list[Replica]] = {deployment.id: [] for deployment in desired.deployments}
         for replica in sorted(observed.replicas, key=_age):
             if not self._keeps(replica):
@@ -86,10 +88,33 @@ class _Tick:
                 counted[replica.deployment].append(replica)
             else:
                 self._drain(replica, "Its deployment is gone", "scale", {})
-        for deployment in desired.deployments:
-            self._scale(deployment, counted[deployment.id])
-        for deployment, waiting, wish, hold in self.waiting:
-            self._explain(deployment, waiting, wish, hold)
+        self.crews = [self._scale(deployment, counted[deployment.id]) for deployment in desired.deployments]
+
+    def seat(self, policy: Policy | None) -> None:
+        """Places for what is missing, on what is free once all that ends has ended."""
+        observed, now = self.observed, self.now
+        demands = {one.id: one.demand for one in self.desired.deployments if one.demand is not None and one.count}
+        policy = policy or policy_of(demands.values())
+        freed: dict[str, int] = {}
+        for replica in observed.replicas:
+            if replica.id in self.ended and replica.device in self.devices:
+                device = self.devices[replica.device]
+                freed[device.id] = freed.get(device.id, 0) + device.units_for(replica.memory_bytes)
+        sitting = [replica for replica in observed.replicas if replica.id not in self.ended]
+        books, closed = books_of(
+            observed.nodes, sitting, now, cached=observed.cached, demands=demands, leaving=self.leaving
+        )
+        Seating(
+            Floor(observed.nodes, now, Cuts(books, closed, policy), freed),
+            self.crews,
+            failures=self.failures,
+            demands=demands,
+            policy=policy,
+            held=self.desired.held,
+            now=now,
+            actions=self.actions,
+            decisions=self.decisions,
+        ).run()
 
     # --- replicas that are --------------------------------------------------------------------------------------
 
@@ -111,6 +136,10 @@ class _Tick:
             inputs = {"missing_s": round(missing, 1), "grace_s": GRACE_S, "state": replica.state}
             self._decide("replace", replica, lost, inputs, self._let_go(replica, MarkLost(replica.id, lost)))
             return False
+        device = self.devices.get(replica.device) if replica.device is not None else None
+        if device is not None and device.fenced:
+            self._drain(replica, f"{self._where(replica)} is fenced: {device.unfit}", "drain", {"health": device.unfit})
+            return False
         return True
 
     def _finish(self, replica: Replica) -> None:
@@ -127,6 +156,7 @@ class _Tick:
         if not node.heard(self.now, NODE_FORGOTTEN_S) and self._sees_for(NODE_FORGOTTEN_S):
             reason = f"Node {node.name} was not heard for {NODE_FORGOTTEN_S / 60:.0f} minutes"
             return self._end(replica, "lost", reason)
+        self.leaving.add(replica.id)
         if action is not None:
             self.actions.append(action)
         return action
@@ -134,8 +164,7 @@ class _Tick:
     def _end(self, replica: Replica, state: Literal["stopped", "failed", "lost"], reason: str) -> Action:
         action = EndReplica(replica.id, state, reason)
         self.actions.append(action)
-        if replica.device in self.floor.devices:
-            self.floor.give_back(replica.device, replica.memory_bytes)
+        self.ended.add(replica.id)
         return action
 
     def _lost_reason(self, replica: Replica) -> str | None:
@@ -154,6 +183,13 @@ class _Tick:
     def _sees_for(self, seconds: float) -> bool:
         since = self.observed.observing_since
         return since is not None and self.now - since >= seconds
+
+    def _where(self, replica: Replica) -> str:
+        """As people call it: its device and its node."""
+        node = self.nodes.get(replica.node) if replica.node is not None else None
+        device = self.devices.get(replica.device) if replica.device is not None else None
+        names = [device.label] if device is not None else []
+        return " of ".join([*names, node.name] if node is not None else names) or "nowhere"
 
     def _drain(self, replica: Replica, reason: str, kind: Kind, inputs: dict[str, Any]) -> None:
         if replica.node is None:
@@ -180,30 +216,69 @@ class _Tick:
 
     # --- deployments ----------------------------------------------------------------------------------------------
 
-    def _scale(self, deployment: Deployment, replicas: list[Replica]) -> None:
-        """As many as wanted that stay. Those on a draining node are extra: they serve until enough others are ready."""
-        leaving = [replica for replica in replicas if self._is_leaving(replica)]
-        staying = [replica for replica in replicas if not self._is_leaving(replica)]
+    def _scale(self, deployment: Deployment, replicas: list[Replica]) -> Crew:
+        """As many as wanted that stay. Those that are to leave are extra: they serve until enough others are ready.
+        So are those that are to replace another: until they are ready the other one counts.
+        """
+        staying, heirs = self._heirs(self._handed_over(replicas))
+        leaving = [replica for replica in staying if replica.id in self.leaving]
+        staying = [replica for replica in staying if replica.id not in self.leaving]
         surplus = len(staying) - deployment.count
         inputs = {"wanted": deployment.count, "had": len(replicas)}
         reason = "Scaled down" if deployment.count else "Its deployment was stopped"
         for replica in sorted(staying, key=_dispensable)[: max(0, surplus)]:
             staying.remove(replica)
             self._drain(replica, reason, "scale", inputs)
+            self._drain_heirs(replica, heirs, reason, inputs)
         self._empty(deployment, staying, leaving)
-        taken = [replica.node for replica in staying if replica.node is not None]
-        for replica in staying:
-            if replica.node is None:
-                self._place(deployment, replica, taken)
-        for _ in range(deployment.count - len(staying)):
-            self._place(deployment, None, taken)
+        return Crew(deployment, staying)
 
-    def _is_leaving(self, replica: Replica) -> bool:
-        node = self.nodes.get(replica.node) if replica.node is not None else None
-        return node is not None and node.draining
+    def _handed_over(self, replicas: list[Replica]) -> list[Replica]:
+        """Those that are left once each that is ready has replaced whom it replaces."""
+        left = {replica.id: replica for replica in replicas}
+        for replica in replicas:
+            old = left.get(replica.replaces)
+            ready = replica.state == "ready" and replica.missing_since is None and replica.id in left
+            if old is None or not ready or (replica.id in self.leaving and old.id not in self.leaving):
+                continue
+            reason = f"Replaced by {replica.id} on {self._where(replica)}: make-before-break"
+            self._drain(old, reason, "drain", {"replaced_by": replica.id})
+            del left[old.id]
+        return list(left.values())
+
+    def _heirs(self, replicas: list[Replica]) -> tuple[list[Replica], list[Replica]]:
+        """Those that count, and those that wait to replace one of them. Who stands in for one that leaves counts."""
+        known = {replica.id for replica in replicas}
+        counting, heirs = [], []
+        for replica in replicas:
+            if replica.replaces not in known or (replica.replaces in self.leaving and replica.id not in self.leaving):
+                counting.append(replica)
+                continue
+            reason = self._no_heir(replica)
+            if reason:
+                self._drain(replica, reason, "scale", {"replaces": replica.replaces})
+            else:
+                heirs.append(replica)
+        return counting, heirs
+
+    def _no_heir(self, replica: Replica) -> str:
+        """Why it will not replace the other; empty while it may."""
+        if replica.node is None:
+            return "The place that it was made for is gone"
+        if replica.id in self.leaving:
+            return f"{self._where(replica)} is being emptied before it took over"
+        if self.now - replica.created_at > LONGEST_HANDOVER_S:
+            return f"It did not take over within {LONGEST_HANDOVER_S / 60:.0f} minutes"
+        return ""
+
+    def _drain_heirs(self, replica: Replica, heirs: list[Replica], reason: str, inputs: dict[str, Any]) -> None:
+        for heir in [heir for heir in heirs if heir.replaces == replica.id]:
+            heirs.remove(heir)
+            self._drain(heir, reason, "scale", inputs)
+            self._drain_heirs(heir, heirs, reason, inputs)
 
     def _empty(self, deployment: Deployment, staying: list[Replica], leaving: list[Replica]) -> None:
-        """Lets go of those on draining nodes that others stand in for; the rest serves on."""
+        """Lets go of those that are to leave and that others stand in for; the rest serves on."""
         ready = sum(replica.state == "ready" and replica.missing_since is None for replica in staying)
         needed = max(0, deployment.count - ready)
         for replica in sorted(leaving, key=_dispensable)[: max(0, len(leaving) - needed)]:
@@ -211,96 +286,15 @@ class _Tick:
             if deployment.count == 0:
                 self._drain(replica, "Its deployment was stopped", "scale", inputs)
                 continue
-            node = self.nodes[replica.node or ""]
-            reason = f"Node {node.name} is drained: {ready} of {deployment.count} replicas are ready elsewhere"
-            self._drain(replica, reason, "drain", inputs)
+            stand_in = f"{ready} of {deployment.count} replicas are ready elsewhere"
+            self._drain(replica, f"{self._why_leaving(replica)}: {stand_in}", "drain", inputs)
 
-    def _place(self, deployment: Deployment, replica: Replica | None, taken: list[str]) -> None:
-        """Seats ``replica`` (None: a new one), or has it wait with the reason. ``taken``: nodes of its siblings."""
-        memory_bytes = replica.memory_bytes if replica is not None else deployment.memory_bytes
-        failures = [failure for failure in self.failures if failure.deployment == deployment.id]
-        hold = self._hold(failures)
-        wish = Wish(memory_bytes, frozenset(f.node for f in failures), frozenset(taken), retry=hold is None)
-        found = self.floor.first_fit(wish)
-        if found is None:
-            self.waiting.append((deployment, replica, wish, hold))
-            return
-        node, device = found
-        name = replica.id if replica is not None else None
-        reason = f"Placed on {device.label} of {node.name}"
-        action = PlaceReplica(deployment.id, name, node.id, device.id, memory_bytes, reason)
-        self.actions.append(action)
-        self.decisions.append(Planned(self._placement(deployment, name, wish, node, device), action))
-        self.floor.take(device, memory_bytes)
-        taken.append(node.id)
-
-    def _placement(
-        self, deployment: Deployment, replica: str | None, wish: Wish, node: Node, device: Device
-    ) -> Decision:
-        detailed = len(self.decisions) < MOST_JUDGED
-        candidates = self.floor.candidates(wish, device.id) if detailed else ()
-        fitting = sum(candidate.fits for candidate in candidates)
-        among = f"the best of {fitting} devices with room" if fitting > 1 else "the one device with room"
-        return Decision(
-            kind="place",
-            deployment=deployment.id,
-            summary=f"{deployment.name}: a replica is placed on {node.name} {device.label}",
-            why=f"{among if detailed else 'the first device with room'}: {score_why(node, wish)}",
-            replica=replica or "",
-            node=node.id,
-            device=device.id,
-            inputs=self._inputs(deployment, wish),
-            candidates=candidates,
-        )
-
-    def _inputs(self, deployment: Deployment, wish: Wish) -> dict[str, Any]:
-        return {
-            "memory_bytes": wish.memory_bytes,
-            "service_class": deployment.service_class,
-            "wanted": deployment.count,
-            "siblings_on": names_of(wish.taken, self.floor.nodes),
-            "failed_on": names_of(wish.failed, self.floor.nodes),
-            "nodes_usable": len(self.floor.usable),
-            "devices": len(self.floor.devices),
-        }
-
-    def _explain(self, deployment: Deployment, replica: Replica | None, wish: Wish, hold: str | None) -> None:
-        # After all placements: the reason names what is free then, and is the same at the next tick.
-        if wish.memory_bytes not in self.no_room:
-            plain = Wish(wish.memory_bytes, frozenset(), frozenset(), retry=True)
-            found = self.floor.no_room_reason(wish.memory_bytes), self.floor.candidates(plain)
-            self.no_room[wish.memory_bytes] = found
-        why, candidates = self.no_room[wish.memory_bytes]
-        reason = hold or why
-        action: Action | None = None
-        if replica is None:
-            action = CreateReplica(deployment.id, reason)
-        elif replica.reason != reason:
-            action = Explain(replica.id, reason)
-        if action is not None:
-            self.actions.append(action)
-        if deployment.id not in self.refused:
-            self.refused.add(deployment.id)
-            candidates = self.floor.candidates(wish) if hold is not None else candidates
-            summary = f"{deployment.name}: no place for a replica of {gb(wish.memory_bytes)}"
-            inputs = self._inputs(deployment, wish)
-            waits = replica.id if replica is not None else ""
-            decision = Decision("refuse", deployment.id, summary, reason, waits, inputs=inputs, candidates=candidates)
-            self.decisions.append(Planned(decision, None))
-
-    def _hold(self, failures: list[Failure]) -> str | None:
-        """Why a deployment that failed must wait before a node is tried once more; None when it need not."""
-        if not failures:
-            return None
-        last = max(failures, key=lambda failure: failure.at)
-        pause = min(LONGEST_RETRY_S, RETRY_S * 2 ** min(len(failures) - 1, 10))
-        if self.now - last.at >= pause:
-            return None
-        node = self.nodes.get(last.node)
-        where = f" on {node.name}" if node is not None else ""
-        times = f"{len(failures)} times" if len(failures) > 1 else "once"
-        said = f" Last{where}: {last.reason.rstrip('.')}." if last.reason else ""
-        return f"It failed {times} where it could run.{said} The next try is {pause:.0f} s after the last"
+    def _why_leaving(self, replica: Replica) -> str:
+        node = self.nodes[replica.node or ""]
+        if node.draining or replica.device is None:
+            return f"Node {node.name} is drained"
+        device = self.devices[replica.device]
+        return f"{self._where(replica)} is emptied, {device.unfit or 'as it was asked to be'}"
 
 
 def _age(replica: Replica) -> tuple[float, str]:

@@ -16,7 +16,8 @@ class Device:
 
     ``board``: a GPU that is cut by scheduler/geometry; empty: it has its units and nothing else. ``kinds``: what it can
     be. ``blocked``: instances (profile, start) that are nobody's and cannot be removed. ``unfit``: why its health lets
-    nothing new on it; empty where it does. ``leaving``: what sits there is to be moved off.
+    nothing new on it; empty where it does. ``leaving``: what sits there is to be moved off;
+    ``fenced``: at once, since its processes may be broken.
     """
 
     id: str
@@ -29,6 +30,7 @@ class Device:
     blocked: tuple[tuple[str, int], ...] = ()
     unfit: str = ""
     leaving: bool = False
+    fenced: bool = False
 
     @property
     def unit_bytes(self) -> int:
@@ -72,7 +74,8 @@ class Replica:
     """``node`` and ``device`` None: not placed yet. ``run``: desired. State, reason, restarts: as last observed.
 
     ``missing_since``: since when its liveness has run out; None while it lives, or while nobody looked. ``place``:
-    where on its device; None where that is not cut. ``replaces``: the replica that goes once this one is ready.
+    where on its device; None where that is not cut. ``replaces``: the replica that goes once this one is ready; until
+    then this one is no replica of its deployment's number. ``trust``: whose it is, its deployment's trust domain.
     """
 
     id: str
@@ -88,13 +91,15 @@ class Replica:
     missing_since: float | None = None
     place: Place | None = None
     replaces: str = ""
+    trust: str = ""
 
 
 @dataclass(frozen=True)
 class Deployment:
     """``count`` replicas of ``memory_bytes`` each. ``service_class``: its name, for who reads why.
 
-    ``demand``: what it needs of GPUs that are cut; its ``isolation`` also says whether a device without cuts will do.
+    ``demand``: what it needs of GPUs that are cut, under this id; its ``isolation`` also says whether a device without
+    cuts will do.
     """
 
     id: str
@@ -117,17 +122,23 @@ class Failure:
 
 @dataclass(frozen=True)
 class ObservedWorld:
-    """``observing_since``: None while the control plane is blind; then nothing is declared lost."""
+    """``observing_since``: None while the control plane is blind; then nothing is declared lost. ``cached``: (node,
+    model), where the weights lie already.
+    """
 
     nodes: tuple[Node, ...]
     replicas: tuple[Replica, ...]
     observing_since: float | None
     failures: tuple[Failure, ...] = ()
+    cached: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True)
 class DesiredWorld:
+    """``held``: GPUs that a plan is about to move replicas onto: others go elsewhere while there is room elsewhere."""
+
     deployments: tuple[Deployment, ...]
+    held: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

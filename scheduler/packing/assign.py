@@ -4,6 +4,8 @@
 2. patterns to GPUs so that the sum is largest: a transportation problem, whose corners are whole numbers
 3. who stays; then the free slots to new replicas, no two of a demand too near, nodes that have the weights first
 4. what found no slot, because replicas would be too near: where ``online`` puts it
+
+Seats on GPUs with blocked instances stay, and nothing is planned there but by 4.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 from scheduler.geometry.layouts import Counts, layouts
 from scheduler.packing.books import Books
 from scheduler.packing.model import Demand, Fleet, Gpu, Isolation, Pending, Seat, Slot, Spread, part_of_gpu
-from scheduler.packing.offers import Group, Offer
+from scheduler.packing.offers import Group, Offer, beside_blocked
 from scheduler.packing.online import Placer, Policy
 from scheduler.packing.refusals import why_no_place
 from scheduler.packing.solve import Target, quiet_highs
@@ -80,6 +82,8 @@ class _Assigner:
         self.pending: list[Pending] = []
 
     def result(self) -> Assignment:
+        for seat in beside_blocked(self.fleet, self.demands):
+            self.books.put(seat)
         uses = self._uses()
         for gpu, use in self._matched(uses):
             self._keep(gpu, use)
@@ -101,7 +105,7 @@ class _Assigner:
 
     def _matched(self, uses: Counter[Use]) -> Iterator[tuple[Gpu, Use]]:
         """Every copy of a use with its GPU."""
-        gpus = [gpu for gpu in self.fleet.gpus if gpu.takes_new]
+        gpus = [gpu for gpu in self.fleet.gpus if gpu.takes_new and not gpu.blocked]
         kinds = list(uses)
         pairs = [
             (g, u, value)

@@ -1,8 +1,8 @@
 """Who sits where, kept while a plan is made: the one place that says whether a seat is legal.
 
-A GPU is empty, or it has a kind (whole, MIG, MPS, time-slices) until its last seat goes; shares belong to one trust
-domain. Its state says which units are taken. GPUs that look alike to a newcomer are kept together, so that a decision
-looks at groups of GPUs, not at GPUs.
+A GPU is empty, or it has a kind (whole, MIG, MPS, time-slices) until its last seat goes, and one with blocked
+instances is MIG for good; shares belong to one trust domain. Its state says which units are taken. GPUs that look
+alike to a newcomer are kept together, so that a decision looks at groups of GPUs, not at GPUs.
 """
 
 from __future__ import annotations
@@ -21,13 +21,22 @@ class Illegal(ValueError):
 
 
 class Room(NamedTuple):
-    """What a newcomer sees of a GPU. ``kind`` None: empty. ``trust``: whose shares these are, else empty."""
+    """What a newcomer sees of a GPU. ``kind`` None: empty. ``trust``: whose shares these are, else empty.
+
+    ``blocked``: those of ``state`` that are nobody's seat and stay; a GPU that has some is MIG for good.
+    """
 
     board: str
     kinds: frozenset[Isolation]
     kind: Isolation | None
     trust: str
     state: int
+    blocked: int = 0
+
+    @property
+    def unused(self) -> bool:
+        """Nobody sits there."""
+        return self.state == self.blocked
 
 
 @dataclass(slots=True)
@@ -41,7 +50,10 @@ class _Taken:
 
 
 class Books:
-    """Seats of ``fleet``, which must be legal; ``put`` and ``take`` change them. ``buckets``: GPUs by their room."""
+    """Seats of ``fleet``, which must be legal; ``put`` and ``take`` change them. ``buckets``: GPUs by their room.
+
+    Raises ``Illegal`` for a seat, and ``LookupError`` for blocked instances, that cannot be.
+    """
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
@@ -53,7 +65,7 @@ class Books:
         self._near: dict[str, Counter[tuple[Spread, str]]] = {}
         self.active: Counter[str] = Counter()
         for number, gpu in enumerate(fleet.gpus):
-            room = Room(gpu.board, gpu.kinds, None, "", 0)
+            room = _room_without_seats(gpu)
             self._taken[gpu.id] = _Taken(gpu, number, room, {})
             if gpu.takes_new:
                 self.buckets.setdefault(room, set()).add(number)
@@ -121,8 +133,7 @@ class Books:
         del taken.seats[replica]
         del self._of[seat.demand][replica]
         state = taken.room.state & ~(1 << _placement(seat).index)
-        empty = Room(taken.gpu.board, taken.gpu.kinds, None, "", 0)
-        self._change(taken, taken.room._replace(state=state) if taken.seats else empty)
+        self._change(taken, taken.room._replace(state=state) if taken.seats else _room_without_seats(taken.gpu))
         near = self._near[seat.demand]
         for spread in (Spread.GPU, Spread.NODE, Spread.DOMAIN):
             near[spread, _where(taken.gpu, spread)] -= 1
@@ -146,6 +157,13 @@ class Books:
 
     def snapshot(self) -> Fleet:
         return Fleet(self.fleet.gpus, tuple(self.seats.values()), self.fleet.cached)
+
+
+def _room_without_seats(gpu: Gpu) -> Room:
+    if not gpu.blocked:
+        return Room(gpu.board, gpu.kinds, None, "", 0)
+    state = layouts(gpu.board, "mig").state_of(gpu.blocked)
+    return Room(gpu.board, gpu.kinds, Isolation.MIG, "", state, state)
 
 
 def _why_no_room(room: Room, seat: Seat) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from scheduler.geometry.layouts import layouts
+from scheduler.geometry.layouts import Placement, layouts
 from scheduler.packing.books import Books
 from scheduler.packing.model import Demand, Isolation, Seat, Slot, part_of_gpu
 from scheduler.packing.online import Placer
@@ -155,19 +155,22 @@ def _make_room(trial: _Trial, seat: Seat, emptied: str) -> bool:
             for placement in table.placements:
                 if table.names[placement.profile] != slot.profile:
                     continue
-                if _clear(trial, gpu.id, placement.units, emptied):
+                if _clear(trial, gpu.id, slot, placement, emptied):
                     books.put(moved(seat, gpu.id, slot, placement.start), demand.spread)
                     return True
     return False
 
 
-def _clear(trial: _Trial, gpu: str, units: int, emptied: str) -> bool:
-    """Moves what lies on ``units`` of ``gpu`` elsewhere, all of it or nothing."""
-    in_the_way = []
+def _clear(trial: _Trial, gpu: str, slot: Slot, placement: Placement, emptied: str) -> bool:
+    """Moves what is where ``placement`` of ``slot`` would be on ``gpu`` elsewhere, all of it or nothing."""
+    in_the_way, table, state = [], layouts(slot.board, "mig"), trial.books.room(gpu).state
     for seat in trial.books.on(gpu):
-        size = layouts(seat.slot.board, "mig").placement(seat.slot.profile, seat.start).units
-        if size & units:
+        there = table.placement(seat.slot.profile, seat.start)
+        if there.units & placement.units:
             in_the_way.append(seat)
+            state &= ~(1 << there.index)
+    if not table.can_add(state, placement):
+        return False
     if not 0 < len(in_the_way) <= MOST_CLEARED or len(trial.first) + len(in_the_way) > trial.budget:
         return False
     if any(seat.replica in trial.pinned or seat.demand not in trial.demands for seat in in_the_way):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from scheduler.packing.mixes import Item, Worth, cheapest
-from scheduler.packing.model import Demand, Fleet, Isolation, Slot, Spread, part_of_gpu
+from scheduler.packing.model import ENOUGH, Demand, Fleet, Isolation, Seat, Slot, Spread, part_of_gpu
 
 
 class Group(NamedTuple):
@@ -44,13 +44,19 @@ _GUARANTEED_OVER_BURST = 40.0
 
 
 class Market:
-    """Groups with how many GPUs they have, and of each demand the items and the worth."""
+    """Groups with how many GPUs they have, and of each demand the items and the worth.
 
-    def __init__(self, fleet: Fleet, demands: Iterable[Demand], prices: Prices) -> None:
+    GPUs with blocked instances are in no group: their seats are looked at one by one, never planned by numbers.
+    ``worth``: by demand, where another market knows it already.
+    """
+
+    def __init__(
+        self, fleet: Fleet, demands: Iterable[Demand], prices: Prices, worth: Mapping[str, Worth] | None = None
+    ) -> None:
         self.prices = prices
         self.demands = tuple(demands)
         self.groups: dict[Group, int] = {}
-        usable = [gpu for gpu in fleet.gpus if gpu.takes_new]
+        usable = [gpu for gpu in fleet.gpus if gpu.takes_new and not gpu.blocked]
         for gpu in usable:
             group = Group(gpu.board, gpu.kinds)
             self.groups[group] = self.groups.get(group, 0) + 1
@@ -63,7 +69,7 @@ class Market:
         self.offers: list[Offer] = []
         self._numbers: dict[Offer, int] = {}
         self.items = {demand.id: self._items(demand) for demand in self.demands}
-        self.worth = self._worths()
+        self.worth = self._worths() if worth is None else worth
 
     def _items(self, demand: Demand) -> tuple[tuple[int, float, float], ...]:
         """(offer, rate, part of a GPU's price) of each slot that suits."""
@@ -106,3 +112,29 @@ class Market:
             must = a_gpu * alone[demand.id] / demand.wanted * demand.weight + token if demand.wanted > 0 else token
             found[demand.id] = Worth(demand.guaranteed, demand.wanted, must, min(token, must))
         return found
+
+
+def beside_blocked(fleet: Fleet, demands: Mapping[str, Demand]) -> tuple[Seat, ...]:
+    """The seats on GPUs with blocked instances, which a plan by numbers leaves as they are."""
+    there = {gpu.id for gpu in fleet.gpus if gpu.blocked and gpu.takes_new}
+    return tuple(seat for seat in fleet.seats if seat.gpu in there and seat.demand in demands) if there else ()
+
+
+def rest_of(market: Market, seats: Iterable[Seat]) -> tuple[tuple[Demand, ...], dict[str, Worth]]:
+    """What is left of the market's demands once ``seats`` serve them, and what that is worth at the same prices."""
+    mine: dict[str, list[Seat]] = {}
+    for seat in seats:
+        mine.setdefault(seat.demand, []).append(seat)
+    demands, worth = [], {}
+    for demand in market.demands:
+        served = sum(demand.rates.get(seat.slot, 0.0) for seat in mine.get(demand.id, ()))
+        fewer = max(0, demand.min_replicas - len(mine.get(demand.id, ())))
+        if mine.get(demand.id) and not fewer and served >= demand.wanted * ENOUGH:
+            continue
+        least = fewer * min(demand.rates.values(), default=0.0) if mine.get(demand.id) else 0.0
+        guaranteed = max(demand.guaranteed - served, least, 0.0)
+        burst = max(0.0, demand.wanted - served - guaranteed)
+        demands.append(replace(demand, guaranteed=guaranteed, burst=burst, min_replicas=fewer))
+        price = market.worth[demand.id]
+        worth[demand.id] = replace(price, guaranteed=guaranteed, wanted=guaranteed + burst)
+    return tuple(demands), worth

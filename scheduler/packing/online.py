@@ -19,6 +19,8 @@ from scheduler.packing.model import Demand, Gpu, Seat, Slot, Spread, part_of_gpu
 
 # What a slot's part of a GPU weighs beside where it lies.
 PART_WEIGHT = 4.0
+# Of a GPU where nobody sits but something is blocked: more than one in use costs, less than one that is whole.
+OPENED_BLOCKED = 1.0
 
 
 @dataclass(frozen=True)
@@ -97,23 +99,43 @@ class Placer:
         found = []
         parts = {slot: PART_WEIGHT * part_of_gpu(slot) for slot in slots}
         for room in self.books.buckets:
-            if room.kind is None and not may_open:
+            if room.unused and not may_open:
                 continue
             for slot in slots:
-                if slot.board != room.board or slot.kind not in room.kinds:
+                best = self._best(demand, slot, room)
+                if best is None or (reserved and room.kind is None and self.keeps(slot)):
                     continue
-                if room.kind is None:
-                    if reserved and self._kept(slot):
-                        continue
-                elif room.kind is not slot.kind or room.trust not in ("", demand.trust):
-                    continue
-                best = self.fragmentation(slot.board, slot.kind.cut).best(room.state, slot.profile)
-                if best is not None:
-                    found.append((best[0] + parts[slot], slot, room, best[1]))
+                found.append((best[0] + parts[slot], slot, room, best[1]))
         found.sort(key=lambda one: (one[0], one[1]))
         return found
 
-    def _kept(self, slot: Slot) -> bool:
+    def _best(self, demand: Demand, slot: Slot, room: Room) -> tuple[float, Placement] | None:
+        """Where in ``room`` and at what cost beside the slot's part; None where it has no room."""
+        if slot.board != room.board or slot.kind not in room.kinds:
+            return None
+        if room.kind is not None and (room.kind is not slot.kind or room.trust not in ("", demand.trust)):
+            return None
+        best = self.fragmentation(slot.board, slot.kind.cut).best(room.state, slot.profile)
+        if best is None or not room.blocked or not room.unused:
+            return best
+        return best[0] + OPENED_BLOCKED, best[1]
+
+    def best_in(
+        self, demand: Demand, room: Room, slots: Iterable[Slot] | None = None
+    ) -> tuple[float, Slot, int] | None:
+        """Cost, slot and start of the cheapest seat in a GPU with ``room``; None where there is none. Reserves aside."""
+        found: tuple[float, Slot, int] | None = None
+        for slot in demand.rates if slots is None else slots:
+            best = self._best(demand, slot, room) if self._suits(demand, slot) else None
+            if best is None:
+                continue
+            ranked = best[0] + PART_WEIGHT * part_of_gpu(slot), slot, best[1].start
+            if found is None or ranked < found:
+                found = ranked
+        return found
+
+    def keeps(self, slot: Slot) -> bool:
+        """Whether the empty GPUs of its board are reserved for larger ones now."""
         reserve = self._reserved.get(slot.board)
         if reserve is None or part_of_gpu(slot) >= reserve.part:
             return False
@@ -128,7 +150,7 @@ class Placer:
         for cost, slot, room, placement in ranked:
             gpu = self._pick(demand, room, without)
             if gpu is not None:
-                return Choice(gpu.id, slot, placement.start, cost, room.kind is None)
+                return Choice(gpu.id, slot, placement.start, cost, room.unused)
         return None
 
     def _pick(self, demand: Demand, room: Room, without: frozenset[str]) -> Gpu | None:

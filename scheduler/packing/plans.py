@@ -71,12 +71,12 @@ class Plan:
 
 
 def current_mixes(fleet: Fleet) -> dict[str, dict[Offer, int]]:
-    """Demand -> offer -> replicas, as they sit on GPUs that take new ones."""
+    """Demand -> offer -> replicas, as they sit on GPUs that are planned by numbers."""
     gpus: dict[str, Gpu] = {gpu.id: gpu for gpu in fleet.gpus}
     found: dict[str, dict[Offer, int]] = {}
     for seat in fleet.seats:
         gpu = gpus[seat.gpu]
-        if gpu.takes_new:
+        if gpu.takes_new and not gpu.blocked:
             offer = Offer(Group(gpu.board, gpu.kinds), seat.slot, "" if seat.slot.kind.mixes_trust else seat.trust)
             mix = found.setdefault(seat.demand, {})
             mix[offer] = mix.get(offer, 0) + 1

@@ -48,11 +48,13 @@ def _ways(
     starts = [p for p in table.placements if table.names[p.profile] == slot.profile]
     fits = room.kind is slot.kind and (slot.kind.mixes_trust or room.trust == demand.trust)
     if not fits:  # cut otherwise: all of it must go
-        return [(starts[0].start, seats)] if all(seat.burst for seat in seats) else []
+        may_go = not room.blocked and all(seat.burst for seat in seats)
+        return [(starts[0].start, seats)] if may_go else []
     found = []
     for placement in starts:
         others = [(seat, table.placement(seat.slot.profile, seat.start)) for seat in seats]
         gone = tuple(seat for seat, other in others if other.units & placement.units)
-        if gone and all(seat.burst for seat in gone):
+        stays = room.state & ~sum(1 << other.index for seat, other in others if other.units & placement.units)
+        if gone and all(seat.burst for seat in gone) and table.can_add(stays, placement):
             found.append((placement.start, gone))
     return found

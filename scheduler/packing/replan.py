@@ -7,12 +7,13 @@
 A plan with moves is taken when what it gains against ``insert`` over the horizon, in GPU-seconds, is more than
 ``caution`` times what its moves cost, and at least ``least_gain`` of the fleet; guaranteed goodput that would wait
 otherwise is gained at any price. Replicas younger than the dwell time stay; a replica on a GPU that takes nothing new
-moves in every candidate. Everything that led to the choice is in the plan.
+moves in every candidate. ``exact`` leaves GPUs with blocked instances as they are, and the bound is of plans that do.
+Everything that led to the choice is in the plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -21,9 +22,10 @@ from scheduler.packing.assign import assign
 from scheduler.packing.books import Books
 from scheduler.packing.compact import Change, compact
 from scheduler.packing.insertion import Insertion
+from scheduler.packing.mixes import Worth
 from scheduler.packing.model import Demand, Fleet, Pending, Seat, part_of_gpu
 from scheduler.packing.moves import Order, order
-from scheduler.packing.offers import Market, Prices
+from scheduler.packing.offers import Market, Prices, beside_blocked, rest_of
 from scheduler.packing.online import Placer, Policy
 from scheduler.packing.plans import (
     Candidate,
@@ -84,16 +86,19 @@ class _Planner:
         }
 
     def plan(self) -> Plan:
-        target = solve(self.market, time_limit_s=self.rules.time_limit_s, current=current_mixes(self.fleet))
+        fixed = beside_blocked(self.fleet, self.demands)
+        market = Market(self.fleet, *self._left(fixed)) if fixed else self.market
+        target = solve(market, time_limit_s=self.rules.time_limit_s, current=current_mixes(self.fleet))
         options = self._options(target)
         judged = [self._judge(option, options[0]) for option in options]
         at = max(range(len(options)), key=lambda n: (not judged[n].why_not, judged[n].net_gpu_s, -judged[n].moves))
         chosen, option = judged[at], options[at]
-        bound = min(target.bound, chosen.objective)
+        beside = sum(self.prices.gpu(self.boards[gpu]) for gpu in {seat.gpu for seat in fixed})
+        bound = min(target.bound + beside, chosen.objective)
         return Plan(
             kind=option.kind if option.changes else "nothing",
             why=self._why(chosen, judged),
-            inputs=self._inputs(target),
+            inputs=self._inputs(target, len({seat.gpu for seat in fixed})),
             objective=chosen.objective,
             bound=bound,
             gap=(chosen.objective - bound) / bound if bound > 0 else 0.0,
@@ -104,6 +109,10 @@ class _Planner:
             candidates=tuple(judged),
             seconds=monotonic() - self.began,
         )
+
+    def _left(self, fixed: Iterable[Seat]) -> tuple[tuple[Demand, ...], Prices, Mapping[str, Worth]]:
+        demands, worth = rest_of(self.market, fixed)
+        return demands, self.prices, worth
 
     # --- candidates -----------------------------------------------------------------------------------------------
 
@@ -195,7 +204,7 @@ class _Planner:
         gain = f"gains {chosen.gain_gpu_s:.0f} GPU-s in {self.rules.horizon_s:.0f} s against moving nobody"
         return f"{gain}, for {chosen.moves} moves that cost {chosen.cost_gpu_s:.0f} GPU-s{rest}"
 
-    def _inputs(self, target: Target) -> dict[str, Any]:
+    def _inputs(self, target: Target, untouched: int) -> dict[str, Any]:
         return {
             "gpus": len(self.fleet.gpus),
             "gpus_taking_new": len(self.takes_new),
@@ -205,7 +214,8 @@ class _Planner:
             "objective_before": self._objective(self.fleet.seats),
             "horizon_s": self.rules.horizon_s,
             "budget": self.rules.budget,
-            "best_known_gpus": target.gpus,
+            "best_known_gpus": target.gpus + untouched,
+            "gpus_left_as_they_are": untouched,
             "mixes_looked_at": target.columns,
             "solver_note": target.stopped,
         }

@@ -1,0 +1,149 @@
+"""The world as the packing sees it: GPUs that are cut, and who sits on them. Pure.
+
+A replica is going when it is to stop, or when what it sits on is being emptied: a plan for later leaves its seat out,
+while who looks for a place now finds its units taken. A GPU on which something sits that the tables do not allow (units
+from before it had a board, an instance that another tool made) takes nothing new, with that as the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from scheduler.geometry.layouts import layouts
+from scheduler.packing.books import Books, Illegal
+from scheduler.packing.model import Demand, Fleet, Gpu, Seat
+from scheduler.packing.plans import with_bursts
+from scheduler.world import Device, Node, Replica
+
+# The demand of a seat that is going: nobody has to keep away from it.
+GOING = ""
+
+
+def fleet_of(
+    nodes: Iterable[Node],
+    replicas: Iterable[Replica],
+    now: float,
+    cached: frozenset[tuple[str, str]] = frozenset(),
+    demands: Mapping[str, Demand] | None = None,
+) -> Fleet:
+    """For a plan: without those that are going. ``demands``: by deployment; they say anew who is burst."""
+    nodes, replicas = tuple(nodes), tuple(replicas)
+    gone = going(nodes, replicas)
+    staying = [replica for replica in replicas if replica.id not in gone]
+    return books_of(nodes, staying, now, cached=cached, demands=demands)[0].snapshot()
+
+
+def books_of(
+    nodes: Iterable[Node],
+    replicas: Iterable[Replica],
+    now: float,
+    *,
+    cached: frozenset[tuple[str, str]] = frozenset(),
+    demands: Mapping[str, Demand] | None = None,
+    leaving: Collection[str] = (),
+) -> tuple[Books, dict[str, str]]:
+    """Books with every seat, and by GPU why it takes nothing new. ``leaving``: replicas that are going."""
+    gpus: list[Gpu] = []
+    closed: dict[str, str] = {}
+    for node in nodes:
+        reason = why_unusable(node, now)
+        for device in node.devices:
+            if device.board:
+                gpu, odd = _gpu(node, device)
+                closed[gpu.id] = reason or device.unfit or ("it is being emptied" if device.leaving else "") or odd
+                gpus.append(replace(gpu, takes_new=not closed[gpu.id]))
+    books = Books(Fleet(tuple(gpus), (), cached))
+    odd_ones: dict[str, str] = {}
+    for seat in _seats({gpu.id for gpu in gpus}, replicas, demands, leaving, odd_ones):
+        try:
+            books.put(seat)
+        except (Illegal, LookupError):
+            odd_ones[seat.gpu] = f"{seat.replica} sits where no table allows it to be"
+    if odd_ones:
+        fleet = books.snapshot()
+        closed |= {gpu: closed[gpu] or reason for gpu, reason in odd_ones.items()}
+        shut = tuple(replace(gpu, takes_new=gpu.takes_new and gpu.id not in odd_ones) for gpu in fleet.gpus)
+        books = Books(replace(fleet, gpus=shut))
+    return books, {gpu: reason for gpu, reason in closed.items() if reason}
+
+
+def going(nodes: Iterable[Node], replicas: Iterable[Replica]) -> set[str]:
+    """Replicas that are to stop, or whose node or device is to be emptied."""
+    nodes = tuple(nodes)
+    drained = {node.id for node in nodes if node.draining}
+    emptied = {device.id for node in nodes for device in node.devices if device.leaving}
+    return {one.id for one in replicas if not one.run or one.node in drained or one.device in emptied}
+
+
+def why_unusable(node: Node, now: float) -> str:
+    """Why ``node`` takes no replica now; empty where it does."""
+    if node.draining:
+        return "the node is being drained"
+    if node.cordoned:
+        return "the node is cordoned"
+    if node.heard_at is None:
+        return "the node never joined"
+    return "" if node.heard(now) else f"the node was not heard for {now - node.heard_at:.0f} s"
+
+
+def trust_of(replica: Replica, demand: Demand | None) -> str:
+    """Nobody shares with one of whom nothing is known."""
+    return replica.trust or (demand.trust if demand is not None else f"of {replica.deployment}")
+
+
+def _gpu(node: Node, device: Device) -> tuple[Gpu, str]:
+    """The GPU, and what is odd about its blocked instances, which then are left out."""
+    gpu = Gpu(device.id, device.board, node.id, node.domain or node.id, device.kinds, blocked=device.blocked)
+    try:
+        if device.blocked:
+            layouts(device.board, "mig").state_of(device.blocked)
+    except LookupError:
+        names = ", ".join(f"{profile} at {start}" for profile, start in device.blocked)
+        return replace(gpu, blocked=()), f"it holds instances that nobody here made: {names}"
+    return gpu, ""
+
+
+def _seats(
+    gpus: Collection[str],
+    replicas: Iterable[Replica],
+    demands: Mapping[str, Demand] | None,
+    leaving: Collection[str],
+    odd: dict[str, str],
+) -> Iterator[Seat]:
+    """``odd`` is told of GPUs on which somebody sits without a place."""
+    counted: list[Seat] = []
+    others: list[Seat] = []
+    replicas = tuple(replicas)
+    known = {replica.id for replica in replicas if replica.run}
+    # Nobody who moves gives way to others meanwhile.
+    replaced = {replica.replaces for replica in replicas if replica.run}
+    for replica in replicas:
+        gpu = replica.device
+        if gpu is None or gpu not in gpus:
+            continue
+        if replica.place is None:
+            odd[gpu] = f"{replica.id} sits there from before it was cut"
+            continue
+        demand = demands.get(replica.deployment) if demands is not None else None
+        seat = Seat(
+            replica=replica.id,
+            demand=replica.deployment,
+            trust=trust_of(replica, demand),
+            gpu=gpu,
+            slot=replica.place.slot,
+            start=replica.place.start,
+            since=replica.created_at,
+            burst=replica.place.burst,
+        )
+        if replica.id in leaving or not replica.run:
+            others.append(replace(seat, demand=GOING, burst=False))
+        elif demands is None:
+            others.append(seat)
+        elif demand is None or replica.replaces in known:
+            others.append(replace(seat, burst=False))
+        else:
+            counted.append(seat)
+    for seat in with_bursts(counted, demands or {}):
+        yield replace(seat, burst=seat.burst and seat.replica not in replaced)
+    yield from others
