@@ -63,6 +63,7 @@ def _device(gpu: Gpu, used_units: int) -> plan.Device:
         blocked=blocked_of(gpu),
         unfit="" if takes_new(gpu) else f"it is {gpu.health}: {gpu.health_reason}",
         leaving=gpu.health in _LEAVING,
+        fenced=gpu.health == Health.FENCED,
     )
 
 
