@@ -23,6 +23,8 @@ THERMAL_DRAIN_S = 10 * MINUTE_S
 LEVEL_QUIET_S = 10 * MINUTE_S
 # Three looks of five minutes each agree (scheduler.health.stragglers); a replica's warm-up is over by then.
 SLOW_AFTER_S = 3 * MINUTE_S
+# It is measured every minute, and a look may be lost.
+SLOW_GAP_S = 2.5 * MINUTE_S
 # A slow GPU still serves; moving its replicas costs their caches and a loading each.
 SLOW_DRAIN_S = 30 * MINUTE_S
 # Errors of a failing part come minutes apart; one that stays alone for so long was a stray particle.
@@ -50,7 +52,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``after_s``: a level counts once it was seen for so long. ``quiet_s``: for how long it is remembered once gone;
+    """``after_s``: a level counts once it was seen for so long, ``gap_s`` without it not counted. ``quiet_s``: for how long it is remembered once gone;
     None: until a repair or a person. ``drain_s``: seen for so long, it is to be drained. ``repeated``: events from
     which on it is to be drained.
     """
@@ -59,6 +61,7 @@ class Rule:
     sentence: str
     todo: str
     after_s: float = 0.0
+    gap_s: float = GAP_S
     quiet_s: float | None = 0.0
     drain_s: float | None = None
     repeated: int | None = None
@@ -99,6 +102,7 @@ _RULES: dict[str, Rule] = {
         "Its replicas are slower than their siblings on equal slices",
         "Have it tested; clear it to measure anew",
         after_s=SLOW_AFTER_S,
+        gap_s=SLOW_GAP_S,
         quiet_s=LEVEL_QUIET_S,
         drain_s=SLOW_DRAIN_S,
     ),
@@ -136,7 +140,7 @@ def has_passed(key: str, fault: Fault, now: float) -> bool:
         return False
     rule, gone_s = rule_of(key, fault), now - fault.last
     if fault.last - fault.since < rule.after_s:
-        return gone_s > GAP_S
+        return gone_s > rule.gap_s
     if rule.quiet_s is None or (rule.repeated is not None and fault.count >= rule.repeated):
         return False
     return gone_s >= rule.quiet_s

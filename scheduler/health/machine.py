@@ -148,7 +148,8 @@ def _is_repaired(memory: Memory, signals: DeviceSignals | None, boot: str) -> bo
         return True
     if signals is None or signals.lost or memory.signals is None:
         return False
-    if memory.signals.row_remap_pending and not signals.row_remap_pending:
+    waited = memory.signals.row_remap_pending and known.REMAP_PENDING not in memory.accepted
+    if waited and not signals.row_remap_pending:
         return True
     asked = memory.signals.recovery_action
     return asked in known.REPAIRED_BY_RESET and signals.recovery_action == "none"
@@ -178,10 +179,15 @@ def _take(found: dict[str, Fault], memory: Memory, signals: DeviceSignals, now: 
 def _take_level(found: dict[str, Fault], key: str, on: bool, detail: str, now: float) -> None:
     old = found.get(key)
     if on:
-        began = old is None or (severity_of(key, old) == Severity.NONE and now - old.last > known.GAP_S)
-        found[key] = Fault(since=now if began or old is None else old.since, last=now, on=True, detail=detail)
+        since = now if old is None or _was_away(key, old, now) else old.since
+        found[key] = Fault(since=since, last=now, on=True, detail=detail)
     elif old is not None and old.on:
         found[key] = msgspec.structs.replace(old, on=False)
+
+
+def _was_away(key: str, fault: Fault, now: float) -> bool:
+    """Whether a level that does not count yet begins anew."""
+    return severity_of(key, fault) == Severity.NONE and now - fault.last > rule_of(key, fault).gap_s
 
 
 def _events(old: DeviceSignals | None, new: DeviceSignals) -> Iterator[tuple[str, int]]:

@@ -37,11 +37,18 @@ def shares(speeds: Iterable[Speed]) -> dict[str, float]:
     """
     found: defaultdict[str, list[float]] = defaultdict(list)
     for values in _by_group(speeds).values():
-        for gpu, value in values.items():
-            siblings = [other for name, other in values.items() if name != gpu]
-            if len(siblings) >= LEAST_SIBLINGS:
-                found[gpu].append(_share(value, siblings))
+        for gpu, share in _of_group(values).items():
+            found[gpu].append(share)
     return {gpu: max(seen) if all(seen) else 0.0 for gpu, seen in found.items()}
+
+
+def _of_group(values: Mapping[str, float]) -> dict[str, float]:
+    """Where as many are slow as are not, nobody knows which of them are as they should be."""
+    if len(values) <= LEAST_SIBLINGS:
+        return {}
+    found = {gpu: _share(value, [v for name, v in values.items() if name != gpu]) for gpu, value in values.items()}
+    slow = sum(share > 0 for share in found.values())
+    return found if 2 * slow < len(values) else dict.fromkeys(values, 0.0)
 
 
 def _share(value: float, siblings: list[float]) -> float:

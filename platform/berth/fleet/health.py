@@ -107,11 +107,11 @@ def clear_gpu(*, gpu: Gpu, actor: str) -> Gpu:
 
 
 @transaction.atomic
-def note_speed(*, gpu_id: str, share: float) -> bool:
+def note_speed(*, gpu_id: str, share: float, now: datetime) -> bool:
     """What was measured of its replicas (scheduler.health.stragglers); True when its health changed."""
     row = Gpu.objects.select_for_update(of=("self",)).select_related("node").get(id=gpu_id)
     before = state_of(row)
-    after = machine.step(machine.with_speed(before, share), None, timezone.now().timestamp(), boot=row.node.boot_id)
+    after = machine.step(machine.with_speed(before, share), None, now.timestamp(), boot=row.node.boot_id)
     moved = _take(row, before, after)
     row.save(update_fields=FIELDS)
     return moved

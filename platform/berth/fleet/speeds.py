@@ -19,7 +19,8 @@ WINDOW = timedelta(minutes=5)
 LEAST_BUSY = 0.2
 # What is nothing is not written down in a window.
 _WORK = """
-WITH work AS (
+SELECT replica_id, ideal_s / busy_s
+FROM (
     SELECT replica_id,
            SUM(COALESCE(("window"->>'executed_ideal_s')::float, 0)) AS ideal_s,
            SUM(COALESCE(("window"->>'busy_s')::float, 0)) AS busy_s,
@@ -27,8 +28,7 @@ WITH work AS (
     FROM metering_goodputminute
     WHERE minute > %(since)s AND minute <= %(until)s AND replica_id <> ''
     GROUP BY replica_id
-)
-SELECT replica_id, ideal_s / busy_s FROM work
+) AS work
 WHERE busy_s > 0 AND ideal_s > 0 AND busy_s >= %(least)s * provisioned_s
 """
 
@@ -36,12 +36,12 @@ WHERE busy_s > 0 AND ideal_s > 0 AND busy_s >= %(least)s * provisioned_s
 def judge_speeds(now: datetime) -> list[str]:
     """The GPUs whose health changed by it. Writes only to those that are slow, or were."""
     slow = shares(_speeds(now))
-    rows = Gpu.objects.filter(id__in=slow).order_by("id")
-    return [
-        gpu.id
-        for gpu in rows
-        if (slow[gpu.id] > 0 or state_of(gpu).memory.slow > 0) and note_speed(gpu_id=gpu.id, share=slow[gpu.id])
-    ]
+    moved = []
+    for gpu in Gpu.objects.filter(id__in=slow).order_by("id"):
+        share = slow[gpu.id]
+        if (share > 0 or state_of(gpu).memory.slow > 0) and note_speed(gpu_id=gpu.id, share=share, now=now):
+            moved.append(gpu.id)
+    return moved
 
 
 def _speeds(now: datetime) -> list[Speed]:

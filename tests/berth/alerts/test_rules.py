@@ -14,10 +14,12 @@ from berth.alerts import rules
 from berth.alerts.models import Rule
 from berth.alerts.thresholds import Thresholds
 from berth.deployments.models import Deployment, Replica, ReplicaState
-from berth.fleet.models import Node
+from berth.fleet.health import fence_gpu, judge
+from berth.fleet.models import Gpu, Node
 from berth.metering.models import GoodputMinute
 from berth.slas.models import Contract
 from berth.tenants.models import CapacityQuota
+from gpuruntime.protocol import DeviceSignals
 from helpers.factories import GIB, make_deployment, make_gpu, make_node
 
 pytestmark = pytest.mark.django_db
@@ -145,3 +147,16 @@ def test_a_silent_node_and_one_that_never_spoke() -> None:
     condition = found()[Rule.NODE_LOST]
     assert (condition.subject_name, condition.tenant_id) == (node.name, None)
     assert condition.hold > timedelta(0)
+
+
+def test_a_gpu_that_is_not_healthy_and_one_that_an_operator_fenced() -> None:
+    gpu = make_gpu()
+    fence_gpu(gpu=gpu, reason="fans are changed", actor="ann@example.com")
+    assert Rule.GPU_UNHEALTHY not in found(), "they know"
+    row = Gpu.objects.select_related("node").get(id=gpu.id)
+    judge(row, DeviceSignals(epoch="a", row_remap_pending=True), timezone.now())
+    row.save()
+    condition = found()[Rule.GPU_UNHEALTHY]
+    assert (condition.severity, condition.subject_id, condition.tenant_id) == ("critical", gpu.id, None)
+    assert condition.values == {"health": "fenced", "faults": ["remap_pending"], "replicas": 0}
+    assert condition.summary.startswith(f"GPU cpu-0 of node {gpu.node.name} is fenced: Fenced by ann@example.com")
