@@ -61,6 +61,7 @@ def tick(now: float) -> list[plan.Action]:
         replicas=tuple(replace(row, missing_since=watch.missing_since.get(row.id)) for row in rows),
         observing_since=watch.observing_since,
         failures=world.failures(now),
+        cached=world.cached(),
     )
     desired = plan.DesiredWorld(world.deployments(rows, boards_of(nodes)))
     planned = plan_tick(observed, desired, now)
@@ -159,7 +160,8 @@ def _record(taken: Iterable[plan.Planned], made: dict[int, str], observed: plan.
 def _place(action: plan.PlaceReplica) -> str:
     """The row, its seat and its reason, or nothing of them."""
     if action.replica is None:
-        replica = services.create_replica(deployment=_deployment(action.deployment), reason=action.reason)
+        deployment = _deployment(action.deployment)
+        replica = services.create_replica(deployment=deployment, reason=action.reason, replaces=action.replaces)
     else:
         replica = _replica(action.replica)
         services.set_reason(replica=replica, reason=action.reason)

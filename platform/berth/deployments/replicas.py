@@ -22,11 +22,15 @@ ACTOR = "scheduler"
 
 
 @transaction.atomic
-def create_replica(*, deployment: Deployment, reason: str) -> Replica:
-    """A replica that waits for a seat (``fleet.services.reserve_seat``)."""
+def create_replica(*, deployment: Deployment, reason: str, replaces: str = "") -> Replica:
+    """A replica that waits for a seat (``fleet.services.reserve_seat``). ``replaces``: who goes once it is ready."""
     needs = needs_of_deployment(deployment)
     replica = Replica.objects.create(
-        tenant_id=deployment.tenant_id, deployment=deployment, reason=reason, memory_bytes=needs.total_bytes
+        tenant_id=deployment.tenant_id,
+        deployment=deployment,
+        reason=reason,
+        memory_bytes=needs.total_bytes,
+        replaces=replaces,
     )
     record(actor=ACTOR, action="replica.create", obj=replica, after={"deployment": deployment.id, "reason": reason})
     changed("replica", replica.id, replica.tenant_id)

@@ -26,7 +26,6 @@ log = logging.getLogger(__name__)
 FAILURE_MEMORY = timedelta(hours=1)
 # A node that ran a model within so long has its weights still: an agent's cache forgets the longest unused first.
 CACHED_FOR = timedelta(days=1)
-# Its processes are to be moved off, or are not to be believed.
 _LEAVING = (Health.DRAINING, Health.FENCED)
 
 
@@ -63,6 +62,7 @@ def _device(gpu: Gpu, used_units: int) -> plan.Device:
         blocked=blocked_of(gpu),
         unfit="" if takes_new(gpu) else f"it is {gpu.health}: {gpu.health_reason}",
         leaving=gpu.health in _LEAVING,
+        fenced=gpu.health == Health.FENCED,
         fenced=gpu.health == Health.FENCED,
     )
 
