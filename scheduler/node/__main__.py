@@ -25,6 +25,7 @@ from scheduler.node.modelcache import DEFAULT_CACHE_BYTES, ModelCache
 from scheduler.node.paths import StateDir, StateDirTaken, UnsafeName, boot_id, safe_name
 from scheduler.node.providers.base import Provider, ProviderError
 from scheduler.node.providers.cpu import CpuProvider
+from scheduler.node.providers.nvml import NvmlProvider
 from scheduler.node.providers.simulated import SimulatedProvider
 from scheduler.node.replica import RuntimeSettings
 from scheduler.node.slices.keeper import SliceKeeper, end_daemons
@@ -72,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--token-file", type=Path)
     parser.add_argument("--name", help="the node's name")
     parser.add_argument("--address", default="127.0.0.1", help="where gateways reach this node's runtimes")
-    parser.add_argument("--provider", choices=["cpu", "simulated"], default="cpu")
+    parser.add_argument("--provider", choices=["cpu", "nvml", "simulated"], default="cpu")
     parser.add_argument("--simulated-file", type=Path, help="the fleet of --provider simulated, in TOML")
     parser.add_argument("--stop-all", action="store_true", help="end every runtime of --state-dir, then exit")
     parser.add_argument("--grace", type=float, default=5.0, help="seconds that --stop-all lets requests finish")
@@ -160,6 +161,8 @@ def _identity(arguments: argparse.Namespace) -> Identity:
 def _provider(arguments: argparse.Namespace, node: str, state: StateDir) -> Provider:
     if arguments.provider == "cpu":
         return CpuProvider(node=node)
+    if arguments.provider == "nvml":
+        return NvmlProvider(node=node)
     if arguments.simulated_file is None:
         raise UsageError("--provider simulated needs --simulated-file FLEET.toml")
     return SimulatedProvider(node=node, path=arguments.simulated_file, state=state.root)

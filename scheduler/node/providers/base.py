@@ -88,7 +88,7 @@ class MigMode:
 class Instance:
     """A MIG instance with one compute instance of its full width. ``uuid`` empty: without one, so not usable yet.
 
-    Identity is (device, start, profile): ``gi_id`` and ``uuid`` are new with every making. ``memory_bytes``: what can
+    Identity is (device, start, profile): ``uuid`` is new with every making, ``gi_id`` may come again. ``memory_bytes``: what can
     be used of it; ``used_bytes``: what is.
     """
 

@@ -1,4 +1,7 @@
-"""What a GPU says of its health: XIDs from NVML's events, the rest read anew at each look."""
+"""What a GPU says of its health: levels that are read anew at each look, and XIDs, which come as events.
+
+The XIDs are told to the slice keeper (``Cutter.xid_events``), which knows whose they are and counts them.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,54 @@ RECOVERY_ACTIONS = {
     pynvml.NVML_GPU_RECOVERY_ACTION_SYSTEM_REBOOT: "system_reboot",
 }
 _THERMAL = pynvml.nvmlClocksEventReasonSwThermalSlowdown | pynvml.nvmlClocksEventReasonHwThermalSlowdown
+_XID = pynvml.nvmlEventTypeXidCriticalError
 _NO_ID = 0xFFFFFFFF
-_AT_ONCE = 256  # events of one look: a storm must not hold up the others
+_AT_ONCE = 256  # events of one look: a storm must not hold up the caller
 _KEPT = 4096
 
 
-class Health:
-    """Thread-safe: the agent's loop looks at signals while a slice is being made in another thread."""
+class Signals:
+    """``epoch`` is the session's, and a new one after a reset of the GPU alone, which sets its counters back."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._uncorrected: dict[str, tuple[str, int]] = {}
+        self._resets: Counter[str] = Counter()
+
+    def of(self, gpu: Gpu) -> DeviceSignals:
+        """Raises ``GpuLost`` and ``SessionDown``."""
+        ask = self._session.ask
+        arguments = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
+        ecc = ask(gpu, pynvml.nvmlDeviceGetTotalEccErrors, *arguments, default=0)
+        _, _, pending, failed = ask(gpu, pynvml.nvmlDeviceGetRemappedRows, default=(0, 0, 0, 0))
+        reasons = ask(gpu, pynvml.nvmlDeviceGetCurrentClocksEventReasons, default=0)
+        epoch, before = self._uncorrected.get(gpu.uuid, (gpu.epoch, 0))
+        self._resets[gpu.uuid] += epoch == gpu.epoch and ecc < before
+        self._uncorrected[gpu.uuid] = gpu.epoch, ecc
+        return DeviceSignals(
+            epoch=f"{gpu.epoch}.{self._resets[gpu.uuid]}",
+            ecc_uncorrected=ecc,
+            row_remap_pending=bool(pending),
+            row_remap_failed=bool(failed),
+            recovery_action=self._recovery_action(gpu),
+            thermal_slowdown=bool(reasons & _THERMAL),
+        )
+
+    def lost(self, uuid: str) -> DeviceSignals:
+        """Of a GPU that answers nothing any more."""
+        return DeviceSignals(epoch=f"{self._session.epoch}.{self._resets[uuid]}", lost=True)
+
+    def _recovery_action(self, gpu: Gpu) -> str:
+        fields = [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]
+        found = self._session.ask(gpu, pynvml.nvmlDeviceGetFieldValues, fields, default=())
+        if not len(found) or found[0].nvmlReturn != pynvml.NVML_SUCCESS:
+            return "none"
+        number = found[0].value.uiVal
+        return RECOVERY_ACTIONS.get(number, f"action_{number}")
+
+
+class XidEvents:
+    """Thread-safe. Events are of GPUs, never of MIG devices; each says which instance it is of, where it is of one."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -39,78 +83,32 @@ class Health:
         self._events: Any = None
         self._names: dict[int, str] = {}
         self._pending: deque[XidEvent] = deque(maxlen=_KEPT)
-        self._xids: dict[str, Counter[str]] = {}
-        self._uncorrected: dict[str, int] = {}
-        self._resets: Counter[str] = Counter()
 
-    def signals(self, gpu: Gpu) -> DeviceSignals:
-        """Raises ``GpuLost`` and ``SessionDown``."""
-        ask = self._session.ask
-        arguments = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
-        ecc = ask(gpu, pynvml.nvmlDeviceGetTotalEccErrors, *arguments, default=0)
-        _, _, pending, failed = ask(gpu, pynvml.nvmlDeviceGetRemappedRows, default=(0, 0, 0, 0))
-        reasons = ask(gpu, pynvml.nvmlDeviceGetCurrentClocksEventReasons, default=0)
-        recovery = self._recovery_action(gpu)
-        with self._lock:
-            if ecc < self._uncorrected.get(gpu.uuid, 0):
-                # A reset of this GPU alone set its counter back.
-                self._resets[gpu.uuid] += 1
-                self._xids.pop(gpu.uuid, None)
-            self._uncorrected[gpu.uuid] = ecc
-        return DeviceSignals(
-            epoch=self._epoch_of(gpu.uuid, gpu.epoch),
-            xids=self.xids(gpu.uuid),
-            ecc_uncorrected=ecc,
-            row_remap_pending=bool(pending),
-            row_remap_failed=bool(failed),
-            recovery_action=recovery,
-            thermal_slowdown=bool(reasons & _THERMAL),
-        )
-
-    def lost(self, uuid: str) -> DeviceSignals:
-        """Of a GPU that answers nothing any more."""
-        return DeviceSignals(epoch=self._epoch_of(uuid, self._session.epoch), xids=self.xids(uuid), lost=True)
-
-    def xids(self, uuid: str) -> dict[str, int]:
-        with self._lock:
-            return dict(self._xids.get(uuid, {}))
-
-    def look(self) -> None:
-        """Takes in the events that wait. Never raises."""
+    def collect(self) -> None:
+        """Takes in those that wait in the driver, which keeps few. Never raises."""
         with self._lock:
             try:
                 self._register()
                 for _ in range(_AT_ONCE):
-                    self._take(pynvml.nvmlEventSetWait_v2(self._events, 0))
+                    self._keep(pynvml.nvmlEventSetWait_v2(self._events, 0))
             except SessionDown:
                 return
             except NVMLError as error:
                 if error.value == pynvml.NVML_ERROR_TIMEOUT:
                     return
+                self._epoch = ""  # another set next time
                 try:
-                    self._session.check(error, self._epoch)
+                    self._session.check(error, self._session.epoch)
                 except SessionDown:
                     return
-                self._epoch = ""  # with a new set next time
 
-    def events(self) -> list[XidEvent]:
+    def take(self) -> list[XidEvent]:
         """Those since the last call, the oldest first."""
-        self.look()
+        self.collect()
         with self._lock:
             found = list(self._pending)
             self._pending.clear()
         return found
-
-    def _epoch_of(self, uuid: str, epoch: str) -> str:
-        return f"{epoch}.{self._resets[uuid]}"
-
-    def _recovery_action(self, gpu: Gpu) -> str:
-        fields = [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]
-        found = self._session.ask(gpu, pynvml.nvmlDeviceGetFieldValues, fields, default=())
-        if not len(found) or found[0].nvmlReturn != pynvml.NVML_SUCCESS:
-            return "none"
-        number = found[0].value.uiVal
-        return RECOVERY_ACTIONS.get(number, f"unknown_{number}")
 
     def _register(self) -> None:
         gpus = self._session.gpus()
@@ -119,25 +117,15 @@ class Health:
         events = pynvml.nvmlEventSetCreate()
         for gpu in gpus.values():
             try:
-                pynvml.nvmlDeviceRegisterEvents(gpu.handle, pynvml.nvmlEventTypeXidCriticalError, events)
+                pynvml.nvmlDeviceRegisterEvents(gpu.handle, _XID, events)
             except NVMLError as error:
                 self._session.check(error, gpu.epoch)  # a GPU without events has its other signals
         self._events = events
         self._names = {gpu.address: gpu.uuid for gpu in gpus.values()}
-        self._xids.clear()
-        self._uncorrected.clear()
-        self._resets.clear()
         self._epoch = self._session.epoch
 
-    def _take(self, event: Any) -> None:
-        if event.eventType != pynvml.nvmlEventTypeXidCriticalError:
-            return
+    def _keep(self, event: Any) -> None:
         uuid = self._names.get(address_of(event.device))
-        if uuid is None:
-            return
-        instance = None if event.gpuInstanceId == _NO_ID else int(event.gpuInstanceId)
-        code = int(event.eventData)
-        self._pending.append(XidEvent(uuid, code, instance))
-        if instance is None:
-            # What one instance raised is its own affair; what the GPU raised is everyone's.
-            self._xids.setdefault(uuid, Counter())[str(code)] += 1
+        if event.eventType == _XID and uuid is not None:
+            instance = None if event.gpuInstanceId == _NO_ID else int(event.gpuInstanceId)
+            self._pending.append(XidEvent(uuid, int(event.eventData), instance))

@@ -140,7 +140,8 @@ class Session:
             self._gpus, self._reason, self._retry_at, self._failures = None, reason, 0.0, 0
             with contextlib.suppress(NVMLError):
                 pynvml.nvmlShutdown()
-            log.warning("nvml session closed", reason=reason)
+            if epoch is not None:
+                log.warning("NVML session lost", reason=reason)
 
     def _answers(self) -> bool:
         try:
