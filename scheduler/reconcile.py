@@ -226,12 +226,17 @@ class _Tick:
         surplus = len(staying) - deployment.count
         inputs = {"wanted": deployment.count, "had": len(replicas)}
         reason = "Scaled down" if deployment.count else "Its deployment was stopped"
-        for replica in sorted(staying, key=_dispensable)[: max(0, surplus)]:
+        for replica in sorted(staying, key=self._dispensable)[: max(0, surplus)]:
             staying.remove(replica)
             self._drain(replica, reason, "scale", inputs)
             self._drain_heirs(replica, heirs, reason, inputs)
         self._empty(deployment, staying, leaving)
         return Crew(deployment, staying)
+
+    def _dispensable(self, replica: Replica) -> tuple[bool, bool, bool, float, str]:
+        """First who waits for room, then who is not ready, then whom a plan lets go; the newest among equals."""
+        wanted = replica.id not in self.desired.unwanted
+        return replica.node is not None, replica.state == "ready", wanted, -replica.created_at, replica.id
 
     def _handed_over(self, replicas: list[Replica]) -> list[Replica]:
         """Those that are left once each that is ready has replaced whom it replaces."""
@@ -281,7 +286,7 @@ class _Tick:
         """Lets go of those that are to leave and that others stand in for; the rest serves on."""
         ready = sum(replica.state == "ready" and replica.missing_since is None for replica in staying)
         needed = max(0, deployment.count - ready)
-        for replica in sorted(leaving, key=_dispensable)[: max(0, len(leaving) - needed)]:
+        for replica in sorted(leaving, key=self._dispensable)[: max(0, len(leaving) - needed)]:
             inputs = {"wanted": deployment.count, "ready_elsewhere": ready, "on_draining_nodes": len(leaving)}
             if deployment.count == 0:
                 self._drain(replica, "Its deployment was stopped", "scale", inputs)
@@ -299,8 +304,3 @@ class _Tick:
 
 def _age(replica: Replica) -> tuple[float, str]:
     return replica.created_at, replica.id
-
-
-def _dispensable(replica: Replica) -> tuple[bool, bool, float, str]:
-    """First who waits for room, then who is not ready, the newest first among equals."""
-    return replica.node is not None, replica.state == "ready", -replica.created_at, replica.id

@@ -135,10 +135,14 @@ class ObservedWorld:
 
 @dataclass(frozen=True)
 class DesiredWorld:
-    """``held``: GPUs that a plan is about to move replicas onto: others go elsewhere while there is room elsewhere."""
+    """``held``: GPUs that a plan is about to move replicas onto: others go elsewhere while there is room elsewhere.
+
+    ``unwanted``: replicas that a plan lets go: they are the first to go where there are too many.
+    """
 
     deployments: tuple[Deployment, ...]
     held: frozenset[str] = frozenset()
+    unwanted: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,9 @@ class CreateReplica:
 
 @dataclass(frozen=True)
 class PlaceReplica:
-    """``replica`` None: a new one. ``place`` None: on any free units of a device that is not cut."""
+    """``replica`` None: a new one, which is to replace ``replaces``. ``place`` None: on any free units of a device that
+    is not cut.
+    """
 
     deployment: str
     replica: str | None
@@ -160,6 +166,7 @@ class PlaceReplica:
     memory_bytes: int
     reason: str
     place: Place | None = None
+    replaces: str = ""
 
 
 @dataclass(frozen=True)

@@ -52,14 +52,19 @@ class Order:
 
 
 def order(
-    books: Books, demands: Mapping[str, Demand], changes: Iterable[Change], *, policy: Policy | None = None
+    books: Books,
+    demands: Mapping[str, Demand],
+    changes: Iterable[Change],
+    *,
+    policy: Policy | None = None,
+    may_interrupt: bool = True,
 ) -> Order:
     """Waves that lead from ``books``, which end as the last wave leaves them.
 
     Of one demand one replica at a time moves. A replica that moves keeps its name in ``changes``; while both run, the
-    new one's name ends with ``+``.
+    new one's name ends with ``+``. ``may_interrupt`` False: what only an interruption of burst would reach is dropped.
     """
-    return _Orderer(books, demands, changes, policy).result()
+    return _Orderer(books, demands, changes, policy, may_interrupt).result()
 
 
 @dataclass
@@ -68,6 +73,7 @@ class _Orderer:
     demands: Mapping[str, Demand]
     changes: Iterable[Change]
     policy: Policy | None = None
+    may_interrupt: bool = True
     waves: list[Wave] = field(default_factory=list)
     passed: set[str] = field(default_factory=set)
 
@@ -80,7 +86,7 @@ class _Orderer:
         while left:
             starts, stops, left = self._wave(left)
             if not starts:
-                detour = self._detour(left) or self._interrupt(left)
+                detour = self._detour(left) or (self._interrupt(left) if self.may_interrupt else None)
                 if detour is None:
                     break
                 wave, left = detour

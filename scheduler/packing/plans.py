@@ -20,7 +20,7 @@ class Rules:
     """``load_s``: from start to ready; both seats are held as long, and ``drain_s`` more. ``budget``: moves a plan.
 
     ``caution``: so many times its moves' cost a plan must gain over the horizon; ``least_gain``: and so much of the
-    fleet. Replicas younger than ``dwell_s`` stay where they are.
+    fleet. Replicas younger than ``dwell_s`` stay where they are. ``may_interrupt``: burst, where no other order is left.
     """
 
     horizon_s: float = 1800.0
@@ -31,6 +31,7 @@ class Rules:
     dwell_s: float = 1200.0
     budget: int = 16
     time_limit_s: float = 4.0
+    may_interrupt: bool = True
 
 
 @dataclass(frozen=True)
