@@ -72,7 +72,11 @@ class Provider(Protocol):
     def host(self) -> Host: ...
 
     def devices(self, residents: Sequence[Resident]) -> list[Device]:
-        """Every device with its use at this moment, ordered by index; uuids are stable over restarts."""
+        """Every device with its use at this moment, ordered by index; uuids are stable over restarts.
+
+        Signals come without XIDs: the slice keeper counts them, from the cutter's events. It calls the cutter in a
+        thread of its own.
+        """
         ...
 
 
@@ -88,8 +92,8 @@ class MigMode:
 class Instance:
     """A MIG instance with one compute instance of its full width. ``uuid`` empty: without one, so not usable yet.
 
-    Identity is (device, start, profile): ``uuid`` is new with every making, ``gi_id`` may come again. ``memory_bytes``: what can
-    be used of it; ``used_bytes``: what is.
+    Identity is (device, start, profile): ``uuid`` is new with every making, ``gi_id`` may come again.
+    ``memory_bytes``: what can be used of it; ``used_bytes``: what is.
     """
 
     device_uuid: str

@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from gpuruntime.protocol import Device, DeviceSignals, ObservedSlice, SliceKind, SliceSpec
+from scheduler.health import catalogue
 from scheduler.node.providers.base import CutCode, Cutter, CutError, XidEvent
 from scheduler.node.slices import words
 from scheduler.node.slices.books import Books
@@ -190,21 +191,22 @@ class SliceKeeper:
             return
         for event in events:
             log.warning("XID", device=event.device_uuid, code=event.code, instance=event.gi_id)
-            if event.code in words.XIDS:
-                self._strike(event)
-            if event.code not in words.XIDS or event.gi_id is None:
+            known = catalogue.xid(event.code)
+            if known is not None and known.kind in ("application", "contained"):
+                self._strike(event, known.meaning)
+            if event.gi_id is None or known is None or known.kind != "application":
                 with self._xids_lock:
                     self._xids.setdefault(event.device_uuid, Counter())[str(event.code)] += 1
 
-    def _strike(self, event: XidEvent) -> None:
-        """An application's own fault: the runtime that it can only be of starts again."""
+    def _strike(self, event: XidEvent, meaning: str) -> None:
+        """What one process did, or what befell it alone: the runtime that it can only be of starts again."""
         entries = self._books.on(event.device_uuid)
         if event.gi_id is not None:
             hit = [entry for entry in entries if entry.kind == "mig" and entry.gi_id == event.gi_id]
         else:
             hit = [entry for entry in entries if entry.kind == "whole"]
         for entry in hit:
-            self.desk.strike(entry.slice_id, words.xid(event.code))
+            self.desk.strike(entry.slice_id, words.xid(event.code, meaning))
 
     # --- what the control plane is told -----------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ class MigActuator:
 
     def _hand_over(self, gpu: Device, entry: Entry, instance: Instance, spec: SliceSpec) -> list[ObservedSlice]:
         """The same place under another name: kept, unless it cannot be trusted or somebody still is on it."""
-        if self._retries.waits(_removal(entry)):
+        if self._retries.failing(_removal(entry)):
             return self._remove(gpu, entry, instance)
         if holder := self._holders.holder(entry.slice_id):
             return [entry.observed("removing", words.held(holder))]

@@ -66,6 +66,10 @@ class Retries:
         failures, due, reason = self._failures.get(name, (0, 0.0, ""))
         return reason if failures and time.monotonic() < due else ""
 
+    def failing(self, name: str) -> bool:
+        """Whether it failed when it was last tried."""
+        return name in self._failures
+
     def failed(self, name: str, reason: str) -> None:
         failures = self._failures.get(name, (0, 0.0, ""))[0] + 1
         pause = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(failures - 1, 16))

@@ -54,6 +54,7 @@ class MpsControl:
     def __init__(self, program: Sequence[str], root: Path, device_uuid: str) -> None:
         self.program = tuple(program)
         self._device_uuid = device_uuid
+        self._root = root
         self.folder = _folder(root, device_uuid)
 
     @property
@@ -70,8 +71,8 @@ class MpsControl:
 
     def start(self) -> None:
         """With static partitions where it takes them. Raises ``MpsError``."""
-        for name in ("pipe", "log"):
-            (self.folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.folder.parent, self.folder, self.folder / "pipe", self.folder / "log"):
+            _make_private(folder)
         marker = self.folder / _PARTITIONED
         marker.unlink(missing_ok=True)
         with contextlib.suppress(MpsError):
@@ -98,6 +99,8 @@ class MpsControl:
         with contextlib.suppress(MpsError):
             self.ask("quit")
         (self.folder / _PARTITIONED).unlink(missing_ok=True)
+        if not self.folder.is_relative_to(self._root):
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def ask(self, command: str) -> str:
         """What it answers to one command. Raises ``MpsError``."""
@@ -165,6 +168,14 @@ def chunks_of(gpu: Device, spec: SliceSpec) -> int:
 
 def _environment() -> Mapping[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith("CUDA_")}
+
+
+def _make_private(folder: Path) -> None:
+    """Whoever can reach a daemon's pipes can end its clients."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise MpsError(f"{folder} belongs to another user")
+    folder.chmod(0o700)
 
 
 def _folder(root: Path, device_uuid: str) -> Path:

@@ -10,15 +10,6 @@ HALF_FOREIGN = "another tool began to make it: Berth neither uses nor removes it
 CHECKED = "the memory of what ran there before is being checked"
 NO_CUTTER = "nothing on this node can be cut"
 STILL_LISTED = "the driver still lists it"
-# What an application's own fault looks like: NVIDIA's catalogue of XIDs, and what Kubernetes' plugin treats so.
-XIDS = {
-    13: "a graphics engine exception",
-    31: "an illegal memory access",
-    43: "the process stopped its channel",
-    45: "the driver ended its work",
-    68: "a video processor exception",
-    109: "a context switch that timed out",
-}
 
 
 def waiting(profile: str, gpu: str, why: str) -> str:
@@ -114,5 +105,5 @@ def beside_mps(pid: int) -> str:
     return f"its process (pid {pid}) runs beside MPS and its limits"
 
 
-def xid(code: int) -> str:
-    return f"XID {code} on its slice: {XIDS.get(code, 'an error of its own')}"
+def xid(code: int, meaning: str) -> str:
+    return f"XID {code} on its slice: {meaning}"

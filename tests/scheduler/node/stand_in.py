@@ -47,6 +47,7 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN if "stubborn" in said else end)
     print(f"stand-in for {config.replica_id} of {config.served_model_name}", flush=True)
+    print(f"device={config.device_uuid} memory={config.device_memory_bytes}", flush=True)
     if "child" in said:
         child = subprocess.Popen(["sleep", "300"])
         print(f"child={child.pid}", flush=True)
