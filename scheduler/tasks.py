@@ -33,6 +33,7 @@ from berth.observability.scheduler import actions as actions_taken
 from berth.observability.scheduler import timed_tick
 from berth.plans import world
 from berth.plans.fleet import boards_of
+from scheduler import planning
 from scheduler.reconcile import reconcile as plan_tick
 from scheduler.watch import Watch, look
 
@@ -63,20 +64,27 @@ def tick(now: float) -> list[plan.Action]:
         failures=world.failures(now),
         cached=world.cached(),
     )
-    desired = plan.DesiredWorld(world.deployments(rows, boards_of(nodes)))
-    planned = plan_tick(observed, desired, now)
+    desired = planning.wanted(world.deployments(rows, boards_of(nodes)))
     made: dict[int, str] = {}
+    moved = planning.carry_out(observed, desired, now, lambda action: _taken(action, made))
+    planned = plan_tick(observed, desired, now)
     for action in planned.actions:
-        try:
-            made[id(action)] = _act(action)
-            actions_taken.labels(type(action).__name__).inc()
-        except (BerthError, Replica.DoesNotExist, Deployment.DoesNotExist, Gpu.DoesNotExist) as error:
-            # Somebody else was faster: the next tick sees what is and plans anew.
-            log.info("action_not_taken", extra={"action": type(action).__name__, "reason": str(error)})
-    taken = [one for one in planned.decisions if one.action is None or id(one.action) in made]
-    _record(taken, made, observed, now)
+        _taken(action, made)
+    _record([one for one in planned.decisions if one.action is None or id(one.action) in made], made, observed, now)
     _remind_agents()
-    return planned.actions
+    return [*(moved.begin + moved.drop if moved is not None else ()), *planned.actions]
+
+
+def _taken(action: plan.Action, made: dict[int, str]) -> bool:
+    """Whether it was carried out; ``made`` is told which replica it was about."""
+    try:
+        made[id(action)] = _act(action)
+    except (BerthError, Replica.DoesNotExist, Deployment.DoesNotExist, Gpu.DoesNotExist) as error:
+        # Somebody else was faster: the next tick sees what is and plans anew.
+        log.info("action_not_taken", extra={"action": type(action).__name__, "reason": str(error)})
+        return False
+    actions_taken.labels(type(action).__name__).inc()
+    return True
 
 
 # --- who is missing ---------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ app.conf.update(
     broker_transport_options={"visibility_timeout": 600, "socket_keepalive": True},
     imports=[
         "scheduler.tasks",
+        "scheduler.planning",
         "berth.metering.tasks",
         "berth.catalog.tasks",
         "berth.alerts.tasks",
@@ -29,6 +30,8 @@ app.conf.update(
     ],
     beat_schedule={
         "reconcile": {"task": "scheduler.tasks.reconcile", "schedule": 2.0, "options": {"expires": 2}},
+        "replan": {"task": "scheduler.planning.replan", "schedule": 60.0, "options": {"expires": 60}},
+        "old_plans": {"task": "scheduler.planning.forget", "schedule": 3600.0, "options": {"expires": 3600}},
         "ledger": {"task": "berth.metering.tasks.post_ledger", "schedule": 2.0, "options": {"expires": 2}},
         "alerts": {"task": "berth.alerts.tasks.evaluate", "schedule": 15.0, "options": {"expires": 15}},
         "alert_deliveries": {"task": "berth.alerts.tasks.deliver", "schedule": 10.0, "options": {"expires": 10}},

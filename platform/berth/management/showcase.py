@@ -1,15 +1,15 @@
 """What a simulated fleet's file asks to be there at the first start, beside its nodes: classes and deployments.
 
-    [[service_class]]       # optional
-    name = "dedicated"
-    isolation = "whole"     # any field of a class
+[[service_class]]       # optional
+name = "dedicated"
+isolation = "whole"     # any field of a class
 
-    [[deployment]]
-    name = "assistant"      # of the first start's model
-    tenant = "acme"         # optional: the demo tenant
-    service_class = "chat"
-    replicas = 2            # optional: 1
-    guaranteed_tokens_per_min = 60000    # optional
+[[deployment]]
+name = "assistant"      # of the first start's model
+tenant = "acme"         # optional: the demo tenant
+service_class = "chat"
+replicas = 2            # optional: 1
+guaranteed_tokens_per_min = 60000    # optional
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from berth.slas.models import Contract, ServiceClass
 from berth.slas.services import change_contract, create_class
 from berth.tenants.models import Tenant
 from berth.tenants.services import create_tenant
-
 
 T = TypeVar("T")
 

@@ -63,7 +63,6 @@ def _device(gpu: Gpu, used_units: int) -> plan.Device:
         unfit="" if takes_new(gpu) else f"it is {gpu.health}: {gpu.health_reason}",
         leaving=gpu.health in _LEAVING,
         fenced=gpu.health == Health.FENCED,
-        fenced=gpu.health == Health.FENCED,
     )
 
 
