@@ -106,6 +106,7 @@ const tree = root.addChildren([
     page("/fleet", pages.FleetPage),
     page("/fleet/$id", pages.NodePage),
     page("/decisions", pages.DecisionsPage),
+    page("/plans", pages.PlansPage),
     page("/audit", pages.AuditPage),
     page("/settings", pages.SettingsPage),
   ]),

@@ -66,7 +66,7 @@ def _decision(tenant: Tenant) -> str:
 
 def _plan(_: Tenant) -> str:
     now = timezone.now()
-    figures = {"gpus_in_use": 1, "stranded_units": 0, "fragmentation": 0.0, "goodput": 1.0}
+    figures = {"gpus": 1, "gpus_in_use": 1, "stranded_units": 0, "fragmentation": 0.0, "goodput": 1.0}
     values = {"state": "idle", "kind": "nothing", "why": unique("why"), "before": figures, "after": figures}
     plan = Plan.objects.create(at=now, last_at=now, objective=1.0, bound=1.0, gap=0.0, seconds=0.1, **values)
     return str(plan.id)

@@ -14,11 +14,13 @@ interface Props {
   after: unknown;
   /** Names for fields, and at the same time the fields to show; left out, all under their own names. */
   fields?: Record<string, string>;
+  /** Names for fields, where all are shown. */
+  names?: Record<string, string>;
   heads?: { before: string; after: string };
 }
 
 /** The fields in which two states of an object differ, the old value struck out beside the new. */
-export function Changes({ before, after, fields, heads }: Props) {
+export function Changes({ before, after, fields, names = fields, heads }: Props) {
   const rows: Change[] = changes(before, after).filter(({ field }) => !fields || field in fields);
   if (rows.length === 0) return <p className={classes.none}>{t.kit.conflict.same}</p>;
   return (
@@ -34,7 +36,7 @@ export function Changes({ before, after, fields, heads }: Props) {
         <tbody>
           {rows.map((row) => (
             <tr key={row.field}>
-              <th scope="row">{fields?.[row.field] ?? row.field}</th>
+              <th scope="row">{names?.[row.field] ?? row.field}</th>
               <td>{row.before === undefined ? "–" : <del>{show(row.before)}</del>}</td>
               <td>{row.after === undefined ? "–" : <ins>{show(row.after)}</ins>}</td>
             </tr>

@@ -33,10 +33,17 @@ export function StatTile({ label, hint, value, unit, detail, tone, loading = fal
   );
 }
 
+interface TilesProps {
+  /** How many stand beside each other where there is room; half as many on a tablet, two on a phone. */
+  columns?: 4 | 6;
+  testId?: string;
+  children: ReactNode;
+}
+
 /** Tiles side by side on one surface. */
-export function StatTiles({ children, testId }: { children: ReactNode; testId?: string }) {
+export function StatTiles({ children, columns = 4, testId }: TilesProps) {
   return (
-    <div className={classes.tiles} data-testid={testId}>
+    <div className={classes.tiles} data-columns={columns} data-testid={testId}>
       {children}
     </div>
   );

@@ -26,7 +26,7 @@ export function useNode(id: string, refetchMs = REPORT_MS) {
   });
 }
 
-const CHANGED = ["nodes", "gpus", "fit"];
+const CHANGED = ["nodes", "gpus", "fit", "fleet"];
 
 /** Not waited for: a window closes once the change is taken. */
 function useNodesRefresh() {
@@ -56,6 +56,17 @@ export function useChangeNode() {
       if (verb === "drain") return api.POST("/api/v1/nodes/{id}/drain", options);
       return api.DELETE("/api/v1/nodes/{id}", options);
     },
+    refresh: CHANGED,
+  });
+}
+
+/** What fails together with the node; empty: the node alone. */
+export function useSetDomain() {
+  return useAct({
+    seen: (node: Node) => node.fault_domain,
+    read: (id) => api.GET("/api/v1/nodes/{id}", { params: { path: { id } } }),
+    write: (id, fault_domain: string, headers) =>
+      api.PATCH("/api/v1/nodes/{id}", { params: { path: { id } }, headers, body: { fault_domain } }),
     refresh: CHANGED,
   });
 }

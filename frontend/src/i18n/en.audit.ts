@@ -19,6 +19,7 @@ export const enAudit = {
   onlyThis: "All changes of this object",
   onlyActor: "All changes by this person",
   did: (verb: string, object: string) => `${verb} ${object}`,
+  contractOf: (deployment: string, tenant: string) => `${deployment} for ${tenant}`,
   verbs: {
     create: "created",
     change: "changed",

@@ -28,7 +28,8 @@ export const enDecisions = {
     candidatesHint: "Every device that was looked at, the best first. What does not fit says why.",
     noCandidates: "No device had to be chosen.",
     free: (free: string, all: string) => `${free} of ${all} free`,
-    units: (free: string, needed: string) => `${free} units free, ${needed} needed`,
+    units: (free: string, needed: string) =>
+      `${free} ${free === "1" ? "unit" : "units"} free, ${needed} needed`,
     repeated: (n: string) => `found the same ${n} times, last`,
     yes: "Fits",
     no: "Does not fit",

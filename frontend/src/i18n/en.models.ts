@@ -42,6 +42,7 @@ export const enModels = {
     none: "No room now",
     noDevice: "No device yet",
     unknown: "not known",
+    inSlot: (profile: string) => `in ${profile}`,
   },
   facts: {
     parameters: "Parameters",

@@ -50,11 +50,13 @@ export const enOverview = {
     offered: {
       label: "Offered",
       unit: "requests",
+      one: "request",
       hint: "Requests that ended and count towards the service level. Invalid ones, and those over the tenant's own limits, do not.",
     },
     late: {
       label: "Late",
       unit: "requests",
+      one: "request",
       hint: "Offered requests that were not good: late, refused or failed. Each has exactly one reason.",
     },
     ttft: {

@@ -2,6 +2,19 @@ export const enSlas = {
   title: "SLAs",
   subtitle: "What is promised, to whom, and how far it was kept.",
   tabs: { attainment: "Attainment", contracts: "Contracts", classes: "Service classes" },
+  /** What a replica shares with others at most; each has all that stands above it. */
+  isolation: {
+    "time-slice": {
+      label: "Time-slices",
+      hint: "At least: memory is bounded, time and faults are shared with replicas of the same tenant.",
+    },
+    mps: {
+      label: "MPS",
+      hint: "Memory and SMs are bounded; faults are shared with replicas of the same tenant.",
+    },
+    mig: { label: "MIG", hint: "An instance of its own: memory, SMs and faults are apart from everyone's." },
+    whole: { label: "Whole GPU", hint: "No other replica is on its GPU." },
+  },
   classes: {
     lead: "A class says how soon the first token comes, how steadily the others follow, and what a million tokens cost. Contracts are made from it.",
     create: "Create class",
@@ -37,9 +50,11 @@ export const enSlas = {
         label: "Target",
         hint: "Share of the offered requests that should be good. The rest is the error budget.",
       },
+      isolation: { label: "Isolation" },
       price: { label: "Price", hint: "Of a million tokens: prompt / prompt found in the cache / output." },
     },
     form: {
+      isolation: "Isolation, at least",
       name: "Name",
       nameHint: "Contracts and deployments choose it by this name. It cannot be changed later.",
       nameRule: "Letters, digits, - and _; at most 40",
@@ -91,6 +106,7 @@ export const enSlas = {
     version: (n: number) => `Version ${n}`,
     between: (from: string, to: string) => `From ${from} to ${to}`,
     since: (from: string) => `From ${from} on`,
+    isolated: (kind: string) => `Isolation: ${kind}.`,
     firstLimits: (requests: string, tokens: string) =>
       `Requests a minute: ${requests}; tokens a minute: ${tokens}.`,
     states: {
@@ -122,6 +138,7 @@ export const enSlas = {
       fluidity_floor: "Fluidity floor",
       attainment_target: "Target",
       e2e_ms: "Whole answer, ms",
+      isolation: "Isolation",
       price: "Price: prompt / cached / output",
       guaranteed_requests_per_min: "Guaranteed requests a minute",
       burst_requests_per_min: "Burst, requests a minute",
@@ -212,7 +229,7 @@ export const enSlas = {
       "Every bad request has exactly one reason; together they are all of them. A row opens the requests behind it.",
     where: "Where they were",
     none: "Every request was good.",
-    see: (n: string) => `Show ${n} requests`,
+    see: (n: string) => (n === "1" ? "Show 1 request" : `Show ${n} requests`),
     of: (share: string) => `${share} of all`,
     unknown: "unknown",
   },

@@ -7,6 +7,7 @@ import { enKit } from "./en.kit";
 import { enModels } from "./en.models";
 import { enOverview } from "./en.overview";
 import { enMembers, enTenants } from "./en.people";
+import { enPlans } from "./en.plans";
 import { enPlayground } from "./en.playground";
 import { enRequests } from "./en.requests";
 import { enSettings } from "./en.settings";
@@ -64,6 +65,7 @@ export const en = {
     requests: "Requests",
     fleet: "Fleet",
     decisions: "Decisions",
+    plans: "Plans",
     audit: "Audit",
     settings: "Settings",
   },
@@ -170,6 +172,7 @@ export const en = {
     tpot: (limit: string) => `${limit} a token`,
     e2e: (limit: string) => `whole answer within ${limit}`,
     target: (share: string) => `for ${share} of requests`,
+    isolation: (kind: string) => `isolated: ${kind}`,
   },
   snippets: {
     language: "Language",
@@ -186,6 +189,7 @@ export const en = {
   models: enModels,
   fleet: enFleet,
   decisions: enDecisions,
+  plans: enPlans,
   keys: enKeys,
   members: enMembers,
   tenants: enTenants,

@@ -20,6 +20,7 @@ export const zhAudit: typeof enAudit = {
   onlyThis: "此对象的全部修改",
   onlyActor: "此人的全部修改",
   did: (verb, object) => `${verb}：${object}`,
+  contractOf: (deployment, tenant) => `${tenant} 的 ${deployment}`,
   verbs: {
     create: "创建",
     change: "修改",

@@ -43,6 +43,7 @@ export const zhModels: typeof enModels = {
     none: "目前没有空间",
     noDevice: "还没有设备",
     unknown: "未知",
+    inSlot: (profile) => `可放入 ${profile}`,
   },
   facts: {
     parameters: "参数量",

@@ -40,11 +40,13 @@ export const zhOverview: typeof enOverview = {
     offered: {
       label: "请求",
       unit: "个请求",
+      one: "个请求",
       hint: "已结束且计入服务等级的请求。无效请求以及超出租户自身限额的请求不计入。",
     },
     late: {
       label: "未达标",
       unit: "个请求",
+      one: "个请求",
       hint: "未达标的请求：迟到、被拒或失败。每个请求恰有一个原因。",
     },
     ttft: {

@@ -4,6 +4,15 @@ export const zhSlas: typeof enSlas = {
   title: "SLA",
   subtitle: "承诺了什么、对谁承诺、兑现了多少。",
   tabs: { attainment: "达标情况", contracts: "合约", classes: "服务等级" },
+  isolation: {
+    "time-slice": {
+      label: "时间片",
+      hint: "最低要求：内存有界，时间和故障与同一租户的副本共享。",
+    },
+    mps: { label: "MPS", hint: "内存和 SM 有界；故障与同一租户的副本共享。" },
+    mig: { label: "MIG", hint: "独占一个实例：内存、SM 和故障都与他人分开。" },
+    whole: { label: "整个 GPU", hint: "其 GPU 上没有其他副本。" },
+  },
   classes: {
     lead: "服务等级规定第一个词元多快到达、后续词元多稳定，以及每百万词元的价格。合约由此产生。",
     create: "创建服务等级",
@@ -34,9 +43,11 @@ export const zhSlas: typeof enSlas = {
         hint: "一个回答中按时到达的词元所占的最低比例。提前到达的词元最多可为后续词元积攒两秒。",
       },
       target: { label: "目标", hint: "应达标的计入请求的比例。其余部分即错误预算。" },
+      isolation: { label: "隔离" },
       price: { label: "价格", hint: "每百万词元：提示词 / 命中缓存的提示词 / 输出。" },
     },
     form: {
+      isolation: "最低隔离级别",
       name: "名称",
       nameHint: "合约和部署以此名称选用。之后不能修改。",
       nameRule: "字母、数字、- 和 _，最多 40 个字符",
@@ -84,6 +95,7 @@ export const zhSlas: typeof enSlas = {
     version: (n) => `版本 ${n}`,
     between: (from, to) => `${from} 至 ${to}`,
     since: (from) => `自 ${from} 起`,
+    isolated: (kind) => `隔离：${kind}。`,
     firstLimits: (requests, tokens) => `每分钟请求数：${requests}；每分钟词元数：${tokens}。`,
     states: { current: "生效中", scheduled: "待生效", ended: "已终止", replaced: "生效前被替换" },
     columns: {
@@ -109,6 +121,7 @@ export const zhSlas: typeof enSlas = {
       fluidity_floor: "流畅度下限",
       attainment_target: "目标",
       e2e_ms: "完整回答，ms",
+      isolation: "隔离",
       price: "价格：提示词 / 缓存 / 输出",
       guaranteed_requests_per_min: "保证的每分钟请求数",
       burst_requests_per_min: "突发，每分钟请求数",

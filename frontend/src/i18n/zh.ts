@@ -8,6 +8,7 @@ import { zhKit } from "./zh.kit";
 import { zhModels } from "./zh.models";
 import { zhOverview } from "./zh.overview";
 import { zhMembers, zhTenants } from "./zh.people";
+import { zhPlans } from "./zh.plans";
 import { zhPlayground } from "./zh.playground";
 import { zhRequests } from "./zh.requests";
 import { zhSettings } from "./zh.settings";
@@ -60,6 +61,7 @@ export const zh: Catalogue = {
     requests: "请求",
     fleet: "集群",
     decisions: "决策",
+    plans: "规划",
     audit: "审计",
     settings: "设置",
   },
@@ -151,6 +153,7 @@ export const zh: Catalogue = {
     tpot: (limit) => `每词元 ${limit}`,
     e2e: (limit) => `完整回答在 ${limit} 内`,
     target: (share) => `对 ${share} 的请求`,
+    isolation: (kind) => `隔离：${kind}`,
   },
   snippets: {
     language: "语言",
@@ -167,6 +170,7 @@ export const zh: Catalogue = {
   models: zhModels,
   fleet: zhFleet,
   decisions: zhDecisions,
+  plans: zhPlans,
   keys: zhKeys,
   members: zhMembers,
   tenants: zhTenants,

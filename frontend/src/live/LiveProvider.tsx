@@ -10,12 +10,13 @@ const Context = createContext<LiveSocket | null>(null);
  * changes what one may see and do oneself.
  */
 const QUERIES: Record<Changed, string[]> = {
-  replica: ["replicas", "deployments"],
+  replica: ["replicas", "deployments", "fleet"],
   deployment: ["deployments", "replicas", "contracts"],
   model: ["models"],
   key: ["keys"],
-  node: ["nodes", "gpus", "fit"],
+  node: ["nodes", "gpus", "fit", "fleet"],
   decision: ["decisions", "events"],
+  plan: ["plans"],
   member: ["members", "me"],
   invitation: ["invitations"],
   tenant: ["tenants", "me"],

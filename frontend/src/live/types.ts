@@ -49,6 +49,7 @@ export type Changed =
   | "key"
   | "node"
   | "decision"
+  | "plan"
   | "member"
   | "invitation"
   | "tenant";

@@ -26,6 +26,7 @@ export const RequestPage = lazyRouteComponent(() => import("./requests/RequestPa
 export const FleetPage = lazyRouteComponent(() => import("./fleet/FleetPage"), "FleetPage");
 export const NodePage = lazyRouteComponent(() => import("./fleet/NodePage"), "NodePage");
 export const DecisionsPage = lazyRouteComponent(() => import("./decisions/DecisionsPage"), "DecisionsPage");
+export const PlansPage = lazyRouteComponent(() => import("./plans/PlansPage"), "PlansPage");
 export const AuditPage = lazyRouteComponent(() => import("./audit/AuditPage"), "AuditPage");
 export const SettingsPage = lazyRouteComponent(() => import("./settings/SettingsPage"), "SettingsPage");
 
@@ -46,6 +47,7 @@ const PAGES = [
   FleetPage,
   NodePage,
   DecisionsPage,
+  PlansPage,
   AuditPage,
   SettingsPage,
 ];

@@ -7,6 +7,7 @@ import {
   IconKey,
   IconListSearch,
   IconMessage,
+  IconPuzzle,
   IconRoute,
   IconServer2,
   IconSettings,
@@ -52,6 +53,7 @@ export const GROUPS: { label: string | null; pages: NavPage[] }[] = [
     pages: [
       { to: "/t/$scope/fleet", label: t.nav.fleet, icon: IconServer2, who: "operator" },
       { to: "/t/$scope/decisions", label: t.nav.decisions, icon: IconRoute, who: "operator" },
+      { to: "/t/$scope/plans", label: t.nav.plans, icon: IconPuzzle, who: "operator" },
     ],
   },
   {

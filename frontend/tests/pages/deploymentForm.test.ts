@@ -11,7 +11,7 @@ import {
 } from "../../src/pages/deployments/deploymentForm";
 
 test("what is sent says bf16 and auto until another is chosen", () => {
-  expect(toFit(INITIAL)).toEqual({
+  expect(toFit(INITIAL, "")).toEqual({
     engine: "native",
     dtype: "bf16",
     max_model_len: null,
@@ -19,12 +19,20 @@ test("what is sent says bf16 and auto until another is chosen", () => {
     kv_bytes: 268435456,
     kv_dtype: "auto",
     replicas: 1,
+    service_class: null,
+    tenant: null,
+    guaranteed_tokens_per_s: 0,
   });
 });
 
 test("int8 weights and int8 KV are sent to the fit check and to the deployment alike", () => {
   const values = { ...INITIAL, dtype: "int8", kv_dtype: "int8", model: "mdl_1", name: "small" } as const;
-  expect(toFit(values)).toMatchObject({ dtype: "int8", kv_dtype: "int8" });
+  expect(toFit({ ...values, service_class: "cls_1" }, "ten_1")).toMatchObject({
+    dtype: "int8",
+    kv_dtype: "int8",
+    service_class: "cls_1",
+    tenant: "ten_1",
+  });
   expect(toCreate(values, "ten_1")).toMatchObject({
     tenant: "ten_1",
     model: "mdl_1",

@@ -19,7 +19,9 @@ class AuditEventSerializer(serializers.ModelSerializer[AuditEvent]):
     tenant = serializers.CharField(source="tenant_id")
     before = serializers.DictField(allow_null=True)
     after = serializers.DictField(allow_null=True)
-    object_name = serializers.CharField(help_text="a person's e-mail; empty for others, and for who is gone")
+    object_name = serializers.CharField(
+        help_text="a person's e-mail, a contract's deployment; empty for others, and for what is gone"
+    )
 
     class Meta:
         model = AuditEvent

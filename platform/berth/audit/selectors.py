@@ -7,6 +7,7 @@ from typing import Any
 
 from berth.audit.models import AuditEvent
 from berth.core.scoping import Scope, ScopedQuerySet
+from berth.slas.models import Contract
 from berth.tenants.models import User
 
 
@@ -16,8 +17,12 @@ def events(scope: Scope) -> ScopedQuerySet:
 
 
 def annotate_names(events: Sequence[Any]) -> None:
-    """Gives each event ``object_name``: what happened to a person or a session names whom, not an id."""
+    """Gives each event ``object_name``: a person's or a session's names whom, a contract's its deployment, not an id."""
     people = {event.object_id for event in events if event.object_type == "user"}
-    emails = dict(User.objects.filter(id__in=people).values_list("id", "email")) if people else {}
+    names = dict(User.objects.filter(id__in=people).values_list("id", "email")) if people else {}
+    contracts = {event.object_id for event in events if event.object_type == "contract"}
+    if contracts:
+        rows = Contract.objects.for_platform().filter(id__in=contracts)
+        names |= dict(rows.values_list("id", "deployment__name"))
     for event in events:
-        event.object_name = emails.get(event.object_id, "") if event.object_type == "user" else ""
+        event.object_name = names.get(event.object_id, "")

@@ -45,4 +45,5 @@ class Decision(TenantOwned):
             models.Index(fields=["deployment_id", "-id"]),
             models.Index(fields=["node_id", "-id"]),
             models.Index(fields=["at"]),
+            models.Index(fields=["replica_id"], name="decisions_of_a_replica"),
         ]

@@ -13,16 +13,22 @@ from scheduler.packing.plans import Kind
 KINDS: tuple[str, ...] = get_args(Kind)
 
 
-class FiguresSerializer(serializers.Serializer[Any]):
-    """Of the whole fleet. ``goodput`` in tokens/s; ``fragmentation`` from 0 (none) to 1."""
+class PlanFiguresSerializer(serializers.Serializer[Any]):
+    """Of the whole fleet. ``stranded_units``: free ones of GPUs in use that nothing asked for can use; goodput in
+    tokens/s; ``fragmentation`` from 0 (none) to 1.
+    """
 
+    gpus = serializers.IntegerField()
     gpus_in_use = serializers.IntegerField()
+    replicas = serializers.IntegerField()
     stranded_units = serializers.IntegerField()
     fragmentation = serializers.FloatField()
     goodput = serializers.FloatField()
+    goodput_wanted = serializers.FloatField()
+    short_of_guarantee = serializers.FloatField()
 
 
-class SlotSerializer(serializers.Serializer[Any]):
+class PlanSlotSerializer(serializers.Serializer[Any]):
     """A way to hold a replica: a type of GPU, an isolation and a profile of that cut."""
 
     board = serializers.CharField()
@@ -30,48 +36,53 @@ class SlotSerializer(serializers.Serializer[Any]):
     profile = serializers.CharField()
 
 
-class SpotSerializer(serializers.Serializer[Any]):
+class PlanSpotSerializer(serializers.Serializer[Any]):
     """Where on which GPU, as it was named then. ``start``: the first of its units in the cut."""
 
     gpu = serializers.CharField()
     gpu_name = serializers.CharField()
     node = serializers.CharField()
     node_name = serializers.CharField()
-    slot = SlotSerializer()
+    slot = PlanSlotSerializer()
     start = serializers.IntegerField()
 
 
-class ChangeSerializer(serializers.Serializer[Any]):
-    """``from`` null: a new replica; ``to`` null: it is let go."""
+class PlanChangeSerializer(serializers.Serializer[Any]):
+    """``from`` null: a new replica, which has no name yet; ``to`` null: it is let go."""
 
     replica = serializers.CharField()
     deployment = serializers.CharField()
     deployment_name = serializers.CharField()
     why = serializers.CharField()
-    to = SpotSerializer(allow_null=True)
+    to = PlanSpotSerializer(allow_null=True)
 
     def get_fields(self) -> dict[str, Any]:
         # ``from`` is a word of Python's.
-        return {**super().get_fields(), "from": SpotSerializer(allow_null=True)}
+        return {**super().get_fields(), "from": PlanSpotSerializer(allow_null=True)}
 
 
-class StartSerializer(serializers.Serializer[Any]):
+class PlanStartSerializer(serializers.Serializer[Any]):
     replica = serializers.CharField()
-    instead_of = serializers.CharField(help_text="the replica that goes once this one is ready; empty: one more")
+    instead_of = serializers.CharField(help_text="the replica that goes once this one is ready")
+    deployment = serializers.CharField()
+    deployment_name = serializers.CharField()
+    why = serializers.CharField()
+    burst = serializers.BooleanField()
+    to = PlanSpotSerializer()
 
 
-class StopSerializer(serializers.Serializer[Any]):
+class PlanStopSerializer(serializers.Serializer[Any]):
     replica = serializers.CharField()
 
 
-class WaveSerializer(serializers.Serializer[Any]):
-    """What happens at once: ``stops`` come when all ``starts`` are ready."""
+class PlanWaveSerializer(serializers.Serializer[Any]):
+    """Moves that happen at once: ``stops`` come when all ``starts`` are ready."""
 
-    starts = StartSerializer(many=True)
-    stops = StopSerializer(many=True)
+    starts = PlanStartSerializer(many=True)
+    stops = PlanStopSerializer(many=True)
 
 
-class WaitingSerializer(serializers.Serializer[Any]):
+class PlanWaitingSerializer(serializers.Serializer[Any]):
     """What found no place. ``short``: tokens/s that are missing."""
 
     deployment = serializers.CharField()
@@ -80,7 +91,7 @@ class WaitingSerializer(serializers.Serializer[Any]):
     short = serializers.FloatField()
 
 
-class WaySerializer(serializers.Serializer[Any]):
+class PlanWaySerializer(serializers.Serializer[Any]):
     """One way on. ``net_gpu_s``: GPU-seconds it gains over the horizon, less what its moves cost, with caution.
 
     ``why_not`` empty: it might have been taken.
@@ -118,11 +129,11 @@ class PlanLineSerializer(serializers.ModelSerializer[Plan]):
         ]  # fmt: skip
         read_only_fields = fields
 
-    @extend_schema_field(FiguresSerializer)
+    @extend_schema_field(PlanFiguresSerializer)
     def get_before(self, row: Plan) -> Any:
         return row.before
 
-    @extend_schema_field(FiguresSerializer)
+    @extend_schema_field(PlanFiguresSerializer)
     def get_after(self, row: Plan) -> Any:
         return row.after
 
@@ -140,18 +151,18 @@ class PlanSerializer(PlanLineSerializer):
         fields = [*PlanLineSerializer.Meta.fields, "inputs", "candidates", "changes", "waves", "pending"]
         read_only_fields = fields
 
-    @extend_schema_field(WaySerializer(many=True))
+    @extend_schema_field(PlanWaySerializer(many=True))
     def get_candidates(self, row: Plan) -> Any:
         return row.candidates
 
-    @extend_schema_field(ChangeSerializer(many=True))
+    @extend_schema_field(PlanChangeSerializer(many=True))
     def get_changes(self, row: Plan) -> Any:
         return row.changes
 
-    @extend_schema_field(WaveSerializer(many=True))
+    @extend_schema_field(PlanWaveSerializer(many=True))
     def get_waves(self, row: Plan) -> Any:
         return row.waves
 
-    @extend_schema_field(WaitingSerializer(many=True))
+    @extend_schema_field(PlanWaitingSerializer(many=True))
     def get_pending(self, row: Plan) -> Any:
         return row.pending

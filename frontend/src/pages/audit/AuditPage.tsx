@@ -25,7 +25,7 @@ export function AuditPage() {
   const range = useTimeRange("30d");
   const page = useAudit(current?.tenant, { ...list.query, from: range.from, to: range.to });
   const columns = useMemo(() => {
-    return auditColumns(current?.tenant ? undefined : tenantNames(all));
+    return auditColumns(tenantNames(all), current?.tenant === undefined);
   }, [all, current?.tenant]);
   return (
     <>

@@ -22,8 +22,10 @@ function Changed({ event }: { event: AuditEvent }) {
   );
 }
 
-/** A name the object itself has, else its id. */
-function objectName(event: AuditEvent): string {
+/** A name the object itself has, else its id. A contract has none: it is a tenant's on a deployment. */
+function objectName(event: AuditEvent, tenant: string | undefined): string {
+  if (event.object_type === "contract" && event.object_name)
+    return tenant ? t.audit.contractOf(event.object_name, tenant) : event.object_name;
   for (const state of [event.after, event.before]) {
     const name = state?.name ?? state?.email ?? state?.key;
     if (typeof name === "string" && name) return name;
@@ -31,9 +33,8 @@ function objectName(event: AuditEvent): string {
   return event.object_name || event.object_id;
 }
 
-export function auditColumns(
-  tenants: Map<string | undefined, string | undefined> | undefined,
-): Column<AuditEvent>[] {
+/** `names`: of tenants, by their id; `ofTenants`: with a column that says whose each event is. */
+export function auditColumns(names: Map<string, string>, ofTenants: boolean): Column<AuditEvent>[] {
   const words = t.audit.columns;
   const columns: Column<AuditEvent>[] = [
     {
@@ -55,7 +56,9 @@ export function auditColumns(
       cell: ({ row }) => (
         <span className={classes.what}>
           <span>{actionWords(row.original.action)}</span>
-          <span className={classes.object}>{objectName(row.original)}</span>
+          <span className={classes.object}>
+            {objectName(row.original, names.get(row.original.tenant))}
+          </span>
         </span>
       ),
     },
@@ -66,13 +69,13 @@ export function auditColumns(
       cell: ({ row }) => <Changed event={row.original} />,
     },
   ];
-  if (tenants)
+  if (ofTenants)
     columns.splice(3, 0, {
       id: "tenant",
       header: words.tenant,
       meta: { hide: "tablet" },
       cell: ({ row }) =>
-        tenants.get(row.original.tenant) ?? <span className="muted">{t.scope.platform}</span>,
+        names.get(row.original.tenant) ?? <span className="muted">{t.scope.platform}</span>,
     });
   return columns;
 }

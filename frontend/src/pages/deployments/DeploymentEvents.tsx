@@ -91,6 +91,7 @@ function Event({ event }: { event: DeploymentEvent }) {
         <Changes
           before={event.before}
           after={event.after}
+          names={words.fields}
           heads={{ before: t.audit.before, after: t.audit.after }}
         />
       )}

@@ -47,8 +47,15 @@ function shared(values: Values) {
   };
 }
 
-export function toFit(values: Values): FitRequest {
-  return { ...shared(values), replicas: values.replicas };
+/** `tenant`: whose it would be; empty: the platform's. */
+export function toFit(values: Values, tenant: string): FitRequest {
+  return {
+    ...shared(values),
+    replicas: values.replicas,
+    service_class: values.service_class || null,
+    tenant: tenant || null,
+    guaranteed_tokens_per_s: 0,
+  };
 }
 
 export function toCreate(values: Values, tenant: string): DeploymentCreate {

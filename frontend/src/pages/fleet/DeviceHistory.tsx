@@ -1,7 +1,7 @@
 import { SegmentedControl } from "@mantine/core";
 import { IconChartLine } from "@tabler/icons-react";
 import { useMemo } from "react";
-import type { Device, HistoryPoint } from "../../api/fleet";
+import type { HistoryPoint, MapGpu } from "../../api/fleet";
 import { ChartPanel } from "../../charts/ChartPanel";
 import { BINARY_STEPS } from "../../charts/options";
 import { EmptyState } from "../../components/EmptyState";
@@ -11,16 +11,17 @@ import { useUrl } from "../../hooks/useUrl";
 import { t } from "../../i18n";
 import { bytes, integer, percent } from "../../lib/format";
 import classes from "./Fleet.module.css";
+import { Simulated } from "./Simulated";
 
 const MINUTES = ["15", "60", "360", "1440"] as const;
 
 /** What a device did over time: memory used against promised and all, utilisation, temperature, power. */
-export function DeviceHistory({ device }: { device: Device }) {
+export function DeviceHistory({ gpu }: { gpu: MapGpu }) {
   const { values, set } = useUrl();
   const chosen = MINUTES.find((m) => m === values.minutes) ?? "60";
-  const history = useDeviceHistory(device.id, Number(chosen));
+  const history = useDeviceHistory(gpu.id, Number(chosen));
   return (
-    <section aria-label={`${device.index} · ${device.name}`} data-testid="device-history">
+    <section aria-label={`${gpu.index} · ${gpu.name}`} data-testid="device-history">
       <div className={classes.filters}>
         <SegmentedControl
           size="xs"
@@ -29,6 +30,7 @@ export function DeviceHistory({ device }: { device: Device }) {
           value={chosen}
           onChange={(value) => set({ minutes: value === "60" ? undefined : value })}
         />
+        {gpu.simulated && <Simulated />}
       </div>
       <Loaded query={history}>
         {(points) =>
@@ -39,7 +41,7 @@ export function DeviceHistory({ device }: { device: Device }) {
               text={t.fleet.history.emptyText}
             />
           ) : (
-            <Charts device={device} points={points} minutes={Number(chosen)} />
+            <Charts gpu={gpu} points={points} minutes={Number(chosen)} />
           )
         }
       </Loaded>
@@ -48,7 +50,7 @@ export function DeviceHistory({ device }: { device: Device }) {
 }
 
 interface ChartsProps {
-  device: Device;
+  gpu: MapGpu;
   points: HistoryPoint[];
   minutes: number;
 }
@@ -56,7 +58,7 @@ interface ChartsProps {
 const watts = (value: number | null) => `${integer(value)} W`;
 const celsius = (value: number | null) => `${integer(value)} °C`;
 
-function Charts({ device, points, minutes }: ChartsProps) {
+function Charts({ gpu, points, minutes }: ChartsProps) {
   const words = t.fleet.history;
   const at = useMemo(() => points.map((p) => Date.parse(p.at) / 1000), [points]);
   const column = (pick: (p: HistoryPoint) => number | null) => [at, points.map(pick)];
@@ -79,7 +81,7 @@ function Charts({ device, points, minutes }: ChartsProps) {
           { label: words.promised, color: "accent-2" },
           { label: words.used, color: "accent", kind: "area" },
         ]}
-        limit={{ label: words.capacity(bytes(device.memory_bytes)), value: device.memory_bytes }}
+        limit={{ label: words.capacity(bytes(gpu.memory_measured_bytes)), value: gpu.memory_measured_bytes }}
       />
       <ChartPanel
         title={words.utilisation}

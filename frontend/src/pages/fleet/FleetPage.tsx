@@ -2,23 +2,28 @@ import { Button, SegmentedControl, Select, Skeleton, TextInput } from "@mantine/
 import { IconPlus, IconSearch, IconServer2 } from "@tabler/icons-react";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
-import type { Node } from "../../api/fleet";
+import type { MapGpu, Node } from "../../api/fleet";
 import { DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
 import { PageHeader } from "../../components/PageHeader";
 import { Panel } from "../../components/Panel";
+import { useFleetMap } from "../../hooks/useFleetMap";
 import { useMe } from "../../hooks/useMe";
 import { useNodes } from "../../hooks/useNodes";
 import { t } from "../../i18n";
 import { AddNodeModal } from "./AddNodeModal";
 import classes from "./Fleet.module.css";
 import { FleetTiles } from "./FleetTiles";
-import { DEVICE_COLUMNS, deviceRows, SEAT_COLUMNS, seatRows } from "./fleetColumns";
+import { GPU_COLUMNS, SEAT_COLUMNS, seatRows } from "./fleetColumns";
 import { byName, filterNodes } from "./fleetFilter";
-import { type ColourBy, coloursOf } from "./layout";
+import { GpuPicture } from "./GpuPicture";
+import { LastPlan } from "./LastPlan";
+import { byNode, type ColourBy, coloursOf } from "./layout";
+import { MapKey } from "./MapKey";
 import { NodeCard } from "./NodeCard";
 import { NODE_STATES } from "./nodeState";
+import { useSegmentCard } from "./SegmentCard";
 
 const VIEWS = ["map", "devices", "seats"] as const;
 type View = (typeof VIEWS)[number];
@@ -29,6 +34,8 @@ export function FleetPage() {
   const navigate = useNavigate({ from: "/t/$scope/fleet" });
   const operator = useMe().data?.user.is_operator ?? false;
   const nodes = useNodes(operator);
+  const map = useFleetMap(undefined, operator);
+  const cut = map.data?.gpus.some((gpu) => gpu.board) ?? false;
   const set = (change: Partial<typeof search>) =>
     navigate({ search: (s) => ({ ...s, ...change }), replace: true });
   const view: View = VIEWS.find((one) => one === search.view) ?? "map";
@@ -58,14 +65,15 @@ export function FleetPage() {
       <PageHeader title={t.fleet.title} subtitle={t.fleet.subtitle}>
         {add}
       </PageHeader>
-      {nodes.error && nodes.data && (
+      {(nodes.error ?? map.error) && nodes.data && (
         <p className={classes.notice} role="alert">
           {t.fleet.node.staleText}
         </p>
       )}
       <div className={classes.sums}>
-        <FleetTiles nodes={nodes.data} />
+        <FleetTiles totals={map.data?.totals} />
       </div>
+      {cut && <LastPlan simulated={(map.data?.totals.simulated ?? 0) > 0} />}
       <div className={classes.filters}>
         <TextInput
           aria-label={t.fleet.search}
@@ -114,6 +122,7 @@ export function FleetPage() {
         <Shown
           shown={shown}
           all={nodes.data ?? []}
+          gpus={map.data?.gpus}
           view={view}
           by={by}
           add={add}
@@ -128,18 +137,23 @@ export function FleetPage() {
 interface ShownProps {
   shown: Node[] | undefined;
   all: Node[];
+  gpus: MapGpu[] | undefined;
   view: View;
   by: ColourBy;
   add: React.ReactNode;
   clear: () => void;
 }
 
-function Shown({ shown, all, view, by, add, clear }: ShownProps) {
-  const colours = useMemo(() => coloursOf(all, by), [all, by]);
-  const rows = useMemo(
-    () => ({ devices: shown && deviceRows(shown), seats: shown && seatRows(shown) }),
-    [shown],
-  );
+const NO_GPUS: MapGpu[] = [];
+
+function Shown({ shown, all, gpus, view, by, add, clear }: ShownProps) {
+  const colours = useMemo(() => coloursOf(gpus ?? NO_GPUS, by), [gpus, by]);
+  const { handlers, card } = useSegmentCard(gpus ?? NO_GPUS);
+  const onNode = useMemo(() => gpus && byNode(gpus), [gpus]);
+  const rows = useMemo(() => {
+    const those = onNode && shown?.flatMap((node) => onNode.get(node.id) ?? NO_GPUS);
+    return { gpus: those, seats: those && seatRows(those) };
+  }, [shown, onNode]);
   if (shown?.length === 0) {
     const filtered = all.length > 0;
     return (
@@ -172,8 +186,8 @@ function Shown({ shown, all, view, by, add, clear }: ShownProps) {
       <Panel flush>
         <DataTable
           label={t.fleet.views.devices}
-          rows={rows.devices}
-          columns={DEVICE_COLUMNS}
+          rows={rows.gpus}
+          columns={GPU_COLUMNS}
           rowId={(d) => d.id}
           empty={empty}
         />
@@ -187,7 +201,7 @@ function Shown({ shown, all, view, by, add, clear }: ShownProps) {
           label={t.fleet.views.seats}
           rows={rows.seats}
           columns={SEAT_COLUMNS}
-          rowId={(s) => s.id}
+          rowId={(s) => s.replica}
           empty={empty}
         />
       </Panel>
@@ -196,9 +210,18 @@ function Shown({ shown, all, view, by, add, clear }: ShownProps) {
   return (
     <div className={classes.stack} aria-busy={!shown}>
       {!shown && <Skeleton height={190} radius={10} />}
+      {shown && shown.length > 0 && <MapKey />}
       {shown?.map((node) => (
-        <NodeCard key={node.id} node={node} nodes={all} by={by} colours={colours} />
+        <NodeCard
+          key={node.id}
+          node={node}
+          gpus={onNode && (onNode.get(node.id) ?? NO_GPUS)}
+          picture={(gpu) => (
+            <GpuPicture key={gpu.id} gpu={gpu} by={by} colours={colours} handlers={handlers} />
+          )}
+        />
       ))}
+      {card}
     </div>
   );
 }

@@ -7,7 +7,6 @@ import { Moves } from "./Moves";
 
 interface Props {
   node: Node;
-  nodes: Node[];
   verb: NodeVerb;
   onClose: () => void;
   onRemoved?: () => void;
@@ -25,7 +24,7 @@ function wordsOf(verb: NodeVerb, name: string) {
 }
 
 /** Says what a change of a node does (of a drain: to whom), then does it. */
-export function NodeChange({ node, nodes, verb, onClose, onRemoved }: Props) {
+export function NodeChange({ node, verb, onClose, onRemoved }: Props) {
   const change = useChangeNode();
   const { title, text, done } = wordsOf(verb, node.name);
   const confirm = () =>
@@ -51,7 +50,7 @@ export function NodeChange({ node, nodes, verb, onClose, onRemoved }: Props) {
       onConfirm={confirm}
       onClose={onClose}
     >
-      {verb === "drain" && <Moves node={node} nodes={nodes} />}
+      {verb === "drain" && <Moves node={node} />}
     </ConfirmModal>
   );
 }

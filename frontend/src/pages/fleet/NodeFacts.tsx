@@ -23,8 +23,9 @@ export function NodeFacts({ node }: { node: Node }) {
           {words.lastSeen} <TimeAgo at={node.last_seen_at} />
         </span>
       )}
-      <span>{words.cpus(integer(node.cpu_count))}</span>
+      <span>{words.cpus(integer(node.cpu_count), node.cpu_count)}</span>
       <span>{words.memory(bytes(node.memory_bytes))}</span>
+      {node.fault_domain && <span>{words.inDomain(node.fault_domain)}</span>}
       {node.agent_version && <span>{words.version(node.agent_version)}</span>}
     </span>
   );

@@ -1,23 +1,29 @@
 import { Menu } from "@mantine/core";
-import { IconBarrierBlock, IconLockOpen, IconTransferOut, IconTrash } from "@tabler/icons-react";
+import {
+  IconBarrierBlock,
+  IconLockOpen,
+  IconTopologyStar3,
+  IconTransferOut,
+  IconTrash,
+} from "@tabler/icons-react";
 import { useState } from "react";
 import type { Node } from "../../api/fleet";
 import { ObjectMenu } from "../../components/ObjectMenu";
 import type { NodeVerb } from "../../hooks/useNodes";
 import { t } from "../../i18n";
+import { DomainModal } from "./DomainModal";
 import { NodeChange } from "./NodeChange";
 
 const ICON = { size: 15, stroke: 1.6 };
 
 interface Props {
   node: Node;
-  nodes: Node[];
   onRemoved?: () => void;
 }
 
 /** What an operator may do to a node. */
-export function NodeMenu({ node, nodes, onRemoved }: Props) {
-  const [verb, setVerb] = useState<NodeVerb | null>(null);
+export function NodeMenu({ node, onRemoved }: Props) {
+  const [verb, setVerb] = useState<NodeVerb | "domain" | null>(null);
   const words = t.fleet.actions;
   const taken = node.devices.some((device) => device.seats.length > 0);
   return (
@@ -41,6 +47,9 @@ export function NodeMenu({ node, nodes, onRemoved }: Props) {
             {words.drain}
           </Menu.Item>
         )}
+        <Menu.Item leftSection={<IconTopologyStar3 {...ICON} />} onClick={() => setVerb("domain")}>
+          {words.domain}
+        </Menu.Item>
         <Menu.Divider />
         <Menu.Item
           color="red"
@@ -51,10 +60,10 @@ export function NodeMenu({ node, nodes, onRemoved }: Props) {
           {taken ? words.drainFirst : words.remove}
         </Menu.Item>
       </ObjectMenu>
-      {verb && (
+      {verb === "domain" && <DomainModal node={node} onClose={() => setVerb(null)} />}
+      {verb && verb !== "domain" && (
         <NodeChange
           node={node}
-          nodes={nodes}
           verb={verb}
           onClose={() => setVerb(null)}
           onRemoved={onRemoved}

@@ -2,7 +2,7 @@ import { Skeleton } from "@mantine/core";
 import { IconCpu } from "@tabler/icons-react";
 import { useNavigate, useParams } from "@tanstack/react-router";
 import { useMemo } from "react";
-import type { Node } from "../../api/fleet";
+import type { MapGpu, Node } from "../../api/fleet";
 import { BackLink } from "../../components/BackLink";
 import { DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
@@ -11,20 +11,24 @@ import { Loaded } from "../../components/Loaded";
 import { PageHeader } from "../../components/PageHeader";
 import { Panel } from "../../components/Panel";
 import { TimeAgo } from "../../components/TimeAgo";
-import { useNode, useNodes } from "../../hooks/useNodes";
+import { useFleetMap } from "../../hooks/useFleetMap";
+import { useNode } from "../../hooks/useNodes";
 import { useScope } from "../../hooks/useScope";
 import { useUrl } from "../../hooks/useUrl";
 import { t } from "../../i18n";
 import { NONE } from "../../lib/format";
 import { DeviceHistory } from "./DeviceHistory";
-import { DevicePicture } from "./DevicePicture";
+
 import { DrainProgress } from "./DrainProgress";
 import classes from "./Fleet.module.css";
 import { SEAT_COLUMNS, seatRows } from "./fleetColumns";
+import { GpuPicture } from "./GpuPicture";
 import { coloursOf } from "./layout";
+import { MapKey } from "./MapKey";
 import { NodeFacts, NodePill } from "./NodeFacts";
 import { NodeMenu } from "./NodeMenu";
 import { nodeState } from "./nodeState";
+import { useSegmentCard } from "./SegmentCard";
 
 const SKELETON = (
   <>
@@ -50,7 +54,7 @@ export function NodePage() {
 function Shown({ node }: { node: Node }) {
   const navigate = useNavigate({ from: "/t/$scope/fleet/$id" });
   const { current } = useScope();
-  const all = useNodes();
+  const map = useFleetMap(node.id);
   return (
     <>
       <PageHeader
@@ -64,7 +68,6 @@ function Shown({ node }: { node: Node }) {
       >
         <NodeMenu
           node={node}
-          nodes={all.data ?? [node]}
           onRemoved={() => navigate({ to: "/t/$scope/fleet", params: { scope: current?.slug ?? "" } })}
         />
       </PageHeader>
@@ -72,8 +75,14 @@ function Shown({ node }: { node: Node }) {
       <DrainProgress node={node} />
       <Facts node={node} />
       <div className={classes.stack}>
-        <Devices node={node} />
-        <Seats node={node} />
+        <Loaded query={map} skeleton={<Skeleton height={190} radius={10} />}>
+          {({ gpus }) => (
+            <>
+              <Devices gpus={gpus} />
+              <Seats gpus={gpus} />
+            </>
+          )}
+        </Loaded>
       </div>
     </>
   );
@@ -94,47 +103,54 @@ function Facts({ node }: { node: Node }) {
         },
         { label: words.address, value: <span className="mono">{node.address}</span> },
         { label: words.provider, value: node.provider || NONE },
+        {
+          label: words.domain,
+          hint: words.domainHint,
+          value: node.fault_domain || words.domainAlone,
+        },
       ]}
     />
   );
 }
 
-function Devices({ node }: { node: Node }) {
+function Devices({ gpus }: { gpus: MapGpu[] }) {
   const { values, set } = useUrl();
-  const colours = useMemo(() => coloursOf([node], "deployment"), [node]);
-  const devices = useMemo(() => [...node.devices].sort((a, b) => a.index - b.index), [node.devices]);
-  const chosen = devices.find((device) => device.id === values.device) ?? devices[0];
+  const colours = useMemo(() => coloursOf(gpus, "deployment"), [gpus]);
+  const { handlers, card } = useSegmentCard(gpus);
+  const chosen = gpus.find((gpu) => gpu.id === values.device) ?? gpus[0];
   return (
     <>
       <Panel title={t.fleet.views.devices}>
-        {devices.length === 0 && <p className={classes.quiet}>{t.fleet.node.noDevices}</p>}
+        {gpus.length === 0 ? <p className={classes.quiet}>{t.fleet.node.noDevices}</p> : <MapKey />}
         <div className={classes.devices}>
-          {devices.map((device) => (
-            <DevicePicture
-              key={device.id}
-              device={device}
+          {gpus.map((gpu) => (
+            <GpuPicture
+              key={gpu.id}
+              gpu={gpu}
               by="deployment"
               colours={colours}
-              chosen={devices.length > 1 && device.id === chosen?.id}
-              onChoose={() => set({ device: device.id })}
+              handlers={handlers}
+              chosen={gpus.length > 1 && gpu.id === chosen?.id}
+              onChoose={() => set({ device: gpu.id })}
             />
           ))}
         </div>
+        {card}
       </Panel>
-      {chosen && <DeviceHistory key={chosen.id} device={chosen} />}
+      {chosen && <DeviceHistory key={chosen.id} gpu={chosen} />}
     </>
   );
 }
 
-function Seats({ node }: { node: Node }) {
-  const rows = useMemo(() => seatRows([node]), [node]);
+function Seats({ gpus }: { gpus: MapGpu[] }) {
+  const rows = useMemo(() => seatRows(gpus), [gpus]);
   return (
     <Panel title={t.fleet.seats.title} flush>
       <DataTable
         label={t.fleet.seats.title}
         rows={rows}
         columns={SEAT_COLUMNS}
-        rowId={(s) => s.id}
+        rowId={(s) => s.replica}
         empty={
           <EmptyState
             icon={<IconCpu size={20} stroke={1.6} />}

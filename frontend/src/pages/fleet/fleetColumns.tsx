@@ -1,5 +1,5 @@
 import { Link } from "@tanstack/react-router";
-import type { Device, Node, Seat } from "../../api/fleet";
+import type { MapGpu, MapSeat, MapSegment } from "../../api/fleet";
 import cell from "../../components/Cell.module.css";
 import type { Column } from "../../components/DataTable";
 import { StatePill } from "../../components/StatePill";
@@ -7,42 +7,41 @@ import { TimeAgo } from "../../components/TimeAgo";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 import { bytes, integer, NONE, percent } from "../../lib/format";
-import { memoryOf } from "./layout";
+import { HealthPill } from "./HealthPill";
+import { seatsOf } from "./layout";
+import { Simulated } from "./Simulated";
 
-export type DeviceRow = Device & { node: Node };
-export type SeatRow = Seat & { node: Node; device: Device };
+export type SeatRow = MapSeat & { gpu: MapGpu; segment: MapSegment };
 
 const words = t.fleet.columns;
 
-export function deviceRows(nodes: Node[]): DeviceRow[] {
-  return nodes.flatMap((node) => node.devices.map((device) => ({ ...device, node })));
-}
-
-export function seatRows(nodes: Node[]): SeatRow[] {
-  return deviceRows(nodes).flatMap((device) =>
-    device.seats.map((seat) => ({ ...seat, node: device.node, device })),
+export function seatRows(gpus: MapGpu[]): SeatRow[] {
+  return gpus.flatMap((gpu) =>
+    gpu.segments.flatMap((segment) => segment.seats.map((seat) => ({ ...seat, gpu, segment }))),
   );
 }
 
-function DeviceLink({ node, device }: { node: Node; device: Device }) {
+function GpuLink({ gpu }: { gpu: MapGpu }) {
   const { current } = useScope();
   return (
     <div className={cell.two}>
       <Link
         className={cell.link}
         to="/t/$scope/fleet/$id"
-        params={{ scope: current?.slug ?? "", id: node.id }}
-        search={{ device: device.id }}
+        params={{ scope: current?.slug ?? "", id: gpu.node.id }}
+        search={{ device: gpu.id }}
       >
-        {device.index} · {device.name}
+        {gpu.index} · {gpu.name}
       </Link>
-      <span className={cell.sub}>{node.name}</span>
+      <span className={cell.sub}>
+        {gpu.node.name} {gpu.simulated && <Simulated short />}
+      </span>
     </div>
   );
 }
 
-function SeatLink({ seat }: { seat: Seat }) {
-  const { current, all } = useScope();
+function SeatLink({ seat }: { seat: MapSeat }) {
+  const { current } = useScope();
   return (
     <div className={cell.two}>
       <Link
@@ -53,30 +52,70 @@ function SeatLink({ seat }: { seat: Seat }) {
       >
         {seat.deployment_name}
       </Link>
-      <span className={cell.sub}>{all.find((one) => one.tenant === seat.tenant)?.name ?? seat.tenant}</span>
+      <span className={cell.sub}>{seat.tenant_name}</span>
     </div>
   );
 }
 
-export const DEVICE_COLUMNS: Column<DeviceRow>[] = [
+export const GPU_COLUMNS: Column<MapGpu>[] = [
   {
     id: "device",
     accessorFn: (d) => `${d.node.name} ${d.index}`,
     header: words.device,
     sortFn: "text",
-    cell: ({ row: { original: d } }) => <DeviceLink node={d.node} device={d} />,
+    cell: ({ row }) => <GpuLink gpu={row.original} />,
+  },
+  {
+    id: "cut",
+    accessorFn: (d) => d.cut,
+    header: words.cut,
+    sortFn: "text",
+    meta: { hide: "phone" },
+    cell: ({ row }) => t.fleet.cuts[row.original.cut],
+  },
+  {
+    id: "health",
+    accessorFn: (d) => d.health,
+    header: words.health,
+    sortFn: "text",
+    cell: ({ row: { original: d } }) =>
+      d.present ? (
+        d.board ? (
+          <HealthPill gpu={d} />
+        ) : (
+          NONE
+        )
+      ) : (
+        <StatePill state="lost" label={t.fleet.device.absent} />
+      ),
   },
   {
     id: "units",
-    accessorFn: (d) => d.units - d.units_free,
+    accessorFn: (d) => d.units_taken,
     header: words.units,
     sortFn: "basic",
     meta: { end: true },
     cell: ({ row: { original: d } }) => (
       <>
-        {integer(d.units - d.units_free)} <span className="muted">/ {integer(d.units)}</span>
+        {integer(d.units_taken)} <span className="muted">/ {integer(d.units)}</span>
       </>
     ),
+  },
+  {
+    id: "stranded",
+    accessorFn: (d) => d.units_stranded,
+    header: words.stranded,
+    sortFn: "basic",
+    meta: { end: true, hide: "tablet" },
+    cell: ({ row }) => integer(row.original.units_stranded),
+  },
+  {
+    id: "fragmentation",
+    accessorFn: (d) => d.fragmentation ?? -1,
+    header: words.fragmentation,
+    sortFn: "basic",
+    meta: { end: true, hide: "tablet" },
+    cell: ({ row }) => percent(row.original.fragmentation),
   },
   {
     id: "memory",
@@ -86,8 +125,8 @@ export const DEVICE_COLUMNS: Column<DeviceRow>[] = [
     meta: { end: true, hide: "phone" },
     cell: ({ row: { original: d } }) => (
       <>
-        {bytes(d.memory_used_bytes)} / {bytes(memoryOf(d).promised)}{" "}
-        <span className="muted">/ {bytes(d.memory_bytes)}</span>
+        {bytes(d.memory_used_bytes)} / {bytes(d.promised_bytes)}{" "}
+        <span className="muted">/ {bytes(d.memory_measured_bytes)}</span>
       </>
     ),
   },
@@ -96,9 +135,8 @@ export const DEVICE_COLUMNS: Column<DeviceRow>[] = [
     accessorFn: (d) => d.utilisation,
     header: words.utilisation,
     sortFn: "basic",
-    meta: { end: true },
-    cell: ({ row: { original: d } }) =>
-      d.present ? percent(d.utilisation) : <StatePill state="lost" label={t.fleet.device.absent} />,
+    meta: { end: true, hide: "phone" },
+    cell: ({ row }) => percent(row.original.utilisation),
   },
   {
     id: "temperature",
@@ -118,11 +156,11 @@ export const DEVICE_COLUMNS: Column<DeviceRow>[] = [
   },
   {
     id: "seats",
-    accessorFn: (d) => d.seats.length,
+    accessorFn: (d) => seatsOf(d).length,
     header: words.seats,
     sortFn: "basic",
-    meta: { end: true, hide: "phone" },
-    cell: ({ row }) => integer(row.original.seats.length),
+    meta: { end: true, hide: "tablet" },
+    cell: ({ row }) => integer(seatsOf(row.original).length),
   },
 ];
 
@@ -136,10 +174,37 @@ export const SEAT_COLUMNS: Column<SeatRow>[] = [
   },
   {
     id: "device",
-    accessorFn: (s) => `${s.node.name} ${s.device.index}`,
+    accessorFn: (s) => `${s.gpu.node.name} ${s.gpu.index}`,
     header: words.device,
     sortFn: "text",
-    cell: ({ row: { original: s } }) => <DeviceLink node={s.node} device={s.device} />,
+    cell: ({ row }) => <GpuLink gpu={row.original.gpu} />,
+  },
+  {
+    id: "state",
+    accessorFn: (s) => s.state,
+    header: words.state,
+    sortFn: "text",
+    meta: { hide: "tablet" },
+    cell: ({ row }) => <StatePill state={row.original.state} />,
+  },
+  {
+    id: "slice",
+    accessorFn: (s) => s.segment.profile,
+    header: words.slice,
+    sortFn: "text",
+    meta: { hide: "phone" },
+    cell: ({ row: { original: s } }) => {
+      const units = t.fleet.device.unitsOf(s.segment.start, s.segment.start + s.segment.size - 1);
+      return s.gpu.board ? `${s.segment.profile} · ${units}` : units;
+    },
+  },
+  {
+    id: "class",
+    accessorFn: (s) => s.service_class,
+    header: words.class,
+    sortFn: "text",
+    meta: { hide: "tablet" },
+    cell: ({ row }) => row.original.service_class,
   },
   {
     id: "replica",
@@ -148,15 +213,6 @@ export const SEAT_COLUMNS: Column<SeatRow>[] = [
     sortFn: "text",
     meta: { hide: "tablet" },
     cell: ({ row }) => <span className="mono muted">{row.original.replica}</span>,
-  },
-  {
-    id: "slice",
-    accessorFn: (s) => s.units[0] ?? 0,
-    header: words.slice,
-    sortFn: "basic",
-    meta: { hide: "phone" },
-    cell: ({ row: { original: s } }) =>
-      s.units.length === 0 ? NONE : t.fleet.device.unitsOf(s.units[0] ?? 0, s.units.at(-1) ?? 0),
   },
   {
     id: "promised",
@@ -168,10 +224,10 @@ export const SEAT_COLUMNS: Column<SeatRow>[] = [
   },
   {
     id: "since",
-    accessorFn: (s) => s.created_at,
+    accessorFn: (s) => s.since,
     header: words.since,
     sortFn: "basic",
     meta: { hide: "tablet" },
-    cell: ({ row }) => <TimeAgo at={row.original.created_at} />,
+    cell: ({ row }) => <TimeAgo at={row.original.since} />,
   },
 ];

@@ -1,124 +1,114 @@
-import type { Device, Node, Seat } from "../../api/fleet";
+import type { MapGpu, MapSeat, MapSegment } from "../../api/fleet";
 
-/** Units next to each other with one owner, drawn as one block. `to` is the last unit. */
-export interface Block {
-  from: number;
-  to: number;
-  /** Those who share the slice; none where it is free. */
-  seats: Seat[];
+/** One box of a device's strip: a segment, or what one of several seats has of it. */
+export interface Box {
+  key: string;
+  segment: MapSegment;
+  seat: MapSeat | undefined;
+  /** Of its segment, by memory. */
+  share: number;
 }
 
-type Units = Pick<Device, "units"> & { seats: Seat[] };
-
-/** Who owns each unit, in order, merged to runs. Seats of one slice share its units. */
-export function blocksOf(device: Units): Block[] {
-  const owners: Seat[][] = Array.from({ length: device.units }, () => []);
-  for (const seat of device.seats) for (const unit of seat.units) owners[unit]?.push(seat);
-  const blocks: Block[] = [];
-  owners.forEach((seats, unit) => {
-    const last = blocks.at(-1);
-    if (last && sameSeats(last.seats, seats)) last.to = unit;
-    else blocks.push({ from: unit, to: unit, seats });
+/** From the first unit to the last. Seats that share a slice stand side by side in it. */
+export function boxesOf(gpu: Pick<MapGpu, "segments">): Box[] {
+  return gpu.segments.flatMap((segment) => {
+    const at = `${segment.start} ${segment.profile}`;
+    if (segment.seats.length === 0) return [{ key: at, segment, seat: undefined, share: 1 }];
+    const all = segment.seats.reduce((sum, seat) => sum + seat.memory_bytes, 0);
+    return segment.seats.map((seat) => ({
+      key: `${at} ${seat.replica}`,
+      segment,
+      seat,
+      share: all ? seat.memory_bytes / all : 1 / segment.seats.length,
+    }));
   });
-  return blocks;
 }
 
-function sameSeats(a: Seat[], b: Seat[]): boolean {
-  return a.length === b.length && a.every((seat, i) => seat.id === b[i]?.id);
+/** What is beside anyone's memory on an idle GPU: its driver's, and what a process costs there. */
+const BASELINE = 0.03;
+
+/** More is used than was promised. A CPU's memory is the whole machine's, so that says nothing there. */
+export function isOver(
+  gpu: Pick<MapGpu, "device" | "memory_bytes" | "memory_used_bytes" | "promised_bytes">,
+): boolean {
+  return gpu.device !== "cpu" && gpu.memory_used_bytes > gpu.promised_bytes + BASELINE * gpu.memory_bytes;
 }
 
-export interface Memory {
-  total: number;
-  promised: number;
-  used: number;
-}
-
-export function memoryOf(
-  device: Pick<Device, "memory_bytes" | "memory_used_bytes"> & { seats: Seat[] },
-): Memory {
-  const promised = device.seats.reduce((sum, seat) => sum + seat.memory_bytes, 0);
-  return { total: device.memory_bytes, promised, used: device.memory_used_bytes };
-}
-
-export interface Totals extends Memory {
-  nodes: number;
-  connected: number;
-  devices: number;
-  units: number;
-  unitsFree: number;
-  seats: number;
-}
-
-/** The whole fleet. A device that is gone holds no memory that anyone could use. */
-export function totalsOf(nodes: Node[]): Totals {
-  const sum: Totals = {
-    nodes: nodes.length,
-    connected: nodes.filter((node) => node.online).length,
-    devices: 0,
-    units: 0,
-    unitsFree: 0,
-    seats: 0,
-    total: 0,
-    promised: 0,
-    used: 0,
-  };
-  for (const device of nodes.flatMap((node) => node.devices)) {
-    if (!device.present) continue;
-    const memory = memoryOf(device);
-    sum.devices += 1;
-    sum.units += device.units;
-    sum.unitsFree += device.units_free;
-    sum.seats += device.seats.length;
-    sum.total += memory.total;
-    sum.promised += memory.promised;
-    sum.used += memory.used;
+/** The devices of each node, in their order. */
+export function byNode(gpus: MapGpu[]): Map<string, MapGpu[]> {
+  const found = new Map<string, MapGpu[]>();
+  for (const gpu of gpus) {
+    const here = found.get(gpu.node.id);
+    if (here) here.push(gpu);
+    else found.set(gpu.node.id, [gpu]);
   }
-  return sum;
+  return found;
 }
+
+export const seatsOf = (gpu: Pick<MapGpu, "segments">): MapSeat[] =>
+  gpu.segments.flatMap((segment) => segment.seats);
 
 export interface Move {
-  seat: Seat;
+  seat: MapSeat;
   /** Where there is room for it now; null: it waits until there is. */
-  to: { node: string; device: Device } | null;
+  to: MapGpu | null;
+}
+
+interface Room {
+  gpu: MapGpu;
+  /** Of a GPU that is cut, what lies next to each other; else all that is free, together. */
+  free: number[];
+  cut: MapGpu["cut"];
 }
 
 /**
  * What leaves a node that is drained, and where each would find room now: largest first, first device that has
- * enough whole units left. The scheduler decides when the time comes; this says whether there is room at all.
+ * enough units left. The scheduler decides when the time comes; this says whether there is room at all.
  */
-export function movesOf(leaving: Node, nodes: Node[]): Move[] {
-  const room = nodes
-    .filter((node) => node.id !== leaving.id && node.online && !node.cordoned)
-    .flatMap((node) =>
-      node.devices
-        .filter((device) => device.present)
-        .map((device) => ({ node: node.name, device, free: device.units_free })),
-    );
-  const seats = leaving.devices
-    .flatMap((device) => device.seats)
-    .sort((a, b) => b.memory_bytes - a.memory_bytes || a.id.localeCompare(b.id));
-  return seats.map((seat) => {
-    const place = room.find((one) => unitsFor(seat.memory_bytes, one.device) <= one.free);
-    if (!place) return { seat, to: null };
-    place.free -= unitsFor(seat.memory_bytes, place.device);
-    return { seat, to: { node: place.node, device: place.device } };
-  });
+export function movesOf(leaving: string, gpus: MapGpu[]): Move[] {
+  const room: Room[] = gpus
+    .filter((gpu) => gpu.node.id !== leaving && gpu.takes_new)
+    .map((gpu) => ({ gpu, cut: gpu.cut, free: freeOf(gpu) }));
+  const seats = gpus
+    .filter((gpu) => gpu.node.id === leaving)
+    .flatMap((gpu) => seatsOf(gpu).map((seat) => ({ seat, cut: gpu.cut })))
+    .sort((a, b) => b.seat.memory_bytes - a.seat.memory_bytes || a.seat.replica.localeCompare(b.seat.replica));
+  return seats.map(({ seat, cut }) => ({ seat, to: take(seat, cut, room) }));
+}
+
+function freeOf(gpu: MapGpu): number[] {
+  const runs = gpu.segments.filter((segment) => segment.kind === "free").map((segment) => segment.size);
+  return gpu.board ? runs : [gpu.units_free];
+}
+
+/** Uses up what it takes. A GPU is one kind of cut at a time; an empty one can become any. */
+function take(seat: MapSeat, cut: MapGpu["cut"], room: Room[]): MapGpu | null {
+  for (const place of room) {
+    if (place.gpu.board && place.cut !== "" && (place.cut !== cut || cut === "whole")) continue;
+    const needed = cut === "whole" && place.gpu.board ? place.gpu.units : unitsFor(seat.memory_bytes, place.gpu);
+    const at = place.free.findIndex((size) => size >= needed);
+    if (at < 0) continue;
+    place.free[at] = (place.free[at] ?? 0) - needed;
+    if (place.gpu.board) place.cut = cut;
+    return place.gpu;
+  }
+  return null;
 }
 
 /** Whole units, of equal memory. */
-function unitsFor(bytes: number, device: Pick<Device, "units" | "memory_bytes">): number {
+function unitsFor(bytes: number, device: Pick<MapGpu, "units" | "memory_bytes">): number {
   return Math.max(1, Math.ceil((bytes * device.units) / device.memory_bytes));
 }
 
 export type ColourBy = "deployment" | "tenant";
 export const COLOURS = 8;
 
-export function keyOf(seat: Seat, by: ColourBy): string {
+export function keyOf(seat: Pick<MapSeat, "tenant" | "deployment">, by: ColourBy): string {
   return by === "tenant" ? seat.tenant : seat.deployment;
 }
 
 /** One colour a tenant or deployment, the same on every device of the page. */
-export function coloursOf(nodes: Node[], by: ColourBy): Map<string, number> {
-  const keys = nodes.flatMap((node) => node.devices.flatMap((d) => d.seats.map((seat) => keyOf(seat, by))));
+export function coloursOf(gpus: Pick<MapGpu, "segments">[], by: ColourBy): Map<string, number> {
+  const keys = gpus.flatMap((gpu) => seatsOf(gpu).map((seat) => keyOf(seat, by)));
   return new Map([...new Set(keys)].sort().map((key, i) => [key, i % COLOURS]));
 }

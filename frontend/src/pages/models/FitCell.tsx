@@ -21,17 +21,29 @@ export function FitCell({ model }: { model: Model }) {
     );
   }
   if (!fit.data) return <Skeleton height={14} width={70} />;
-  const { devices, replicas_that_fit: room } = fit.data;
+  const { devices, gpus, replicas_that_fit: room } = fit.data;
+  const seat = gpus?.seats[0];
+  if (seat) {
+    const where = `${seat.node} · ${seat.gpu}`;
+    return (
+      <Tooltip label={where}>
+        <span className={`${classes.good} num`} tabIndex={0}>
+          {words.inSlot(seat.kind === "whole" ? t.fleet.cuts.whole : seat.profile)}
+        </span>
+      </Tooltip>
+    );
+  }
   if (room > 0) {
     return (
       <span className={`${classes.good} num`}>{room === 1 ? words.one : words.fits(integer(room))}</span>
     );
   }
   const reasons = [...new Set(devices.map((d) => `${d.node}: ${say(d.reason)}`))];
+  if (gpus?.reason) reasons.unshift(say(gpus.reason));
   return (
     <Tooltip label={reasons.join("\n") || say(fit.data.reason)}>
       <span className={classes.bad} tabIndex={0}>
-        {devices.length ? words.none : words.noDevice}
+        {devices.length || gpus ? words.none : words.noDevice}
       </span>
     </Tooltip>
   );

@@ -22,6 +22,7 @@ export function defaultFit(model: Model): FitRequest {
     kv_bytes: kvMibFor(model) * MIB,
     kv_dtype: "auto",
     replicas: 1,
+    guaranteed_tokens_per_s: 0,
   };
 }
 

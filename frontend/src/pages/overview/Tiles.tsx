@@ -45,14 +45,18 @@ export function Tiles({ figures, range, newest, level }: Props) {
       <StatTile
         loading={loading}
         testId="tile-offered"
-        {...words.offered}
+        label={words.offered.label}
+        hint={words.offered.hint}
+        unit={total.offered === 1 ? words.offered.one : words.offered.unit}
         value={integer(total.offered)}
         detail={span}
       />
       <StatTile
         loading={loading}
         testId="tile-late"
-        {...words.late}
+        label={words.late.label}
+        hint={words.late.hint}
+        unit={late === 1 ? words.late.one : words.late.unit}
         value={integer(late)}
         tone={late > 0 ? "warn" : undefined}
         detail={words.goodOnes(integer(total.good))}

@@ -36,6 +36,11 @@ export function ClassCard({ level, onEdit, onDelete }: Props) {
     { ...words.facts.fluidity, value: percent(level.fluidity_floor) },
     { ...words.facts.target, value: percent(level.attainment_target) },
     {
+      label: words.facts.isolation.label,
+      hint: t.slas.isolation[level.isolation].hint,
+      value: t.slas.isolation[level.isolation].label,
+    },
+    {
       ...words.facts.price,
       value: [input, cached, output].map((one) => price(one, level.currency)).join(" / "),
     },

@@ -1,4 +1,4 @@
-import { Alert, NumberInput, SimpleGrid, Skeleton, Textarea, TextInput } from "@mantine/core";
+import { Alert, NumberInput, Select, SimpleGrid, Skeleton, Textarea, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { notifications } from "@mantine/notifications";
 import type { ServiceClassDetail } from "../../api/types";
@@ -6,10 +6,10 @@ import { ConflictNotice } from "../../components/ConflictNotice";
 import { FormDrawer } from "../../components/FormDrawer";
 import { useCreateClass, useEditClass } from "../../hooks/useClasses";
 import { t } from "../../i18n";
-import { bodyOf, type ClassValues, checkClass, NEW_CLASS, valuesOf } from "./classForm";
+import { bodyOf, type ClassValues, checkClass, ISOLATION, NEW_CLASS, valuesOf } from "./classForm";
 import classes from "./Slas.module.css";
 
-type NumberField = Exclude<keyof ClassValues, "name" | "description">;
+type NumberField = Exclude<keyof ClassValues, "name" | "description" | "isolation">;
 
 interface Field {
   name: NumberField;
@@ -95,6 +95,13 @@ function ClassForm({ initial, editing, onSubmit, drawer, notice, currency }: For
           {SHARES.map(number)}
         </SimpleGrid>
       </fieldset>
+      <Select
+        label={words.isolation}
+        description={t.slas.isolation[form.values.isolation].hint}
+        data={ISOLATION.map((value) => ({ value, label: t.slas.isolation[value].label }))}
+        allowDeselect={false}
+        {...form.getInputProps("isolation")}
+      />
       <fieldset className={classes.group}>
         <legend>{words.prices(currency ?? "")}</legend>
         <SimpleGrid cols={{ base: 1, xs: 3 }} spacing="sm">

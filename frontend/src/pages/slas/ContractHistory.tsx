@@ -16,11 +16,12 @@ const words = t.slas.contracts;
 
 /** What a version says, under the names that its changes are listed by. */
 function said(contract: Contract): Record<string, unknown> {
-  const { price_per_million: prices, currency, ...terms } = contract.terms;
+  const { price_per_million: prices, currency, isolation, ...terms } = contract.terms;
   const each = [prices.input, prices.cached, prices.output];
   return {
     service_class: contract.service_class.name,
     ...terms,
+    isolation: t.slas.isolation[isolation].label,
     price: each.map((amount) => price(amount, currency)).join(" / "),
     guaranteed_requests_per_min: contract.guaranteed_requests_per_min,
     burst_requests_per_min: contract.burst_requests_per_min,
@@ -48,7 +49,8 @@ function Version({ contract, before }: { contract: Contract; before: Contract | 
         />
       ) : (
         <p className="muted">
-          {contract.service_class.name}: {classLine(contract.terms)}.{" "}
+          {contract.service_class.name}: {classLine({ ...contract.terms, isolation: "time-slice" })}.{" "}
+          {words.isolated(t.slas.isolation[contract.terms.isolation].label)}{" "}
           {words.firstLimits(
             rateLine(contract.guaranteed_requests_per_min, contract.burst_requests_per_min),
             rateLine(contract.guaranteed_tokens_per_min, contract.burst_tokens_per_min),

@@ -15,10 +15,15 @@ export interface ClassValues {
   fluidity: Num;
   target: Num;
   e2e_s: Num;
+  isolation: Isolation;
   input: Num;
   cached: Num;
   output: Num;
 }
+
+export type Isolation = ServiceClass["isolation"];
+/** From the least to the most; a replica may always get more than it asks for. */
+export const ISOLATION: readonly Isolation[] = ["time-slice", "mps", "mig", "whole"];
 
 export const NEW_CLASS: ClassValues = {
   name: "",
@@ -31,6 +36,7 @@ export const NEW_CLASS: ClassValues = {
   fluidity: 99,
   target: 95,
   e2e_s: "",
+  isolation: "time-slice",
   input: 0,
   cached: 0,
   output: 0,
@@ -55,6 +61,7 @@ export function valuesOf(level: ServiceClass): ClassValues {
     fluidity: inPercent(level.fluidity_floor),
     target: inPercent(level.attainment_target),
     e2e_s: level.e2e_ms === null ? "" : level.e2e_ms / 1000,
+    isolation: level.isolation,
     input: Number(price.input),
     cached: Number(price.cached),
     output: Number(price.output),
@@ -74,6 +81,7 @@ export function bodyOf(values: ClassValues): ClassCreate {
     fluidity_floor: share(values.fluidity),
     attainment_target: share(values.target),
     e2e_ms: values.e2e_s === "" ? null : Math.round(values.e2e_s * 1000),
+    isolation: values.isolation,
     price_per_million: {
       input: amount(values.input),
       cached: amount(values.cached),
