@@ -35,7 +35,7 @@ class MapSeatSerializer(serializers.Serializer[Any]):
     since = serializers.DateTimeField()
 
 
-class SegmentSerializer(serializers.Serializer[Any]):
+class MapSegmentSerializer(serializers.Serializer[Any]):
     """``blocked``: an instance that Berth neither uses nor removes, for ``reason``; ``stranded``: free, but no instance
     can be made there any more. ``state``: of the slice, as its agent last said.
     """
@@ -79,7 +79,7 @@ class MapGpuSerializer(serializers.Serializer[Any]):
     units_stranded = serializers.IntegerField()
     units_blocked = serializers.IntegerField()
     fragmentation = serializers.FloatField(allow_null=True, help_text="0: as good as its free units can be; 1: worst")
-    segments = SegmentSerializer(many=True)
+    segments = MapSegmentSerializer(many=True)
     memory_bytes = serializers.IntegerField()
     promised_bytes = serializers.IntegerField()
     memory_used_bytes = serializers.IntegerField()
