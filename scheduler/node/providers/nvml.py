@@ -8,7 +8,8 @@ Utilisation is NVML's, which has none of a GPU in MIG mode: 0 then, and the runt
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pynvml
@@ -36,9 +37,11 @@ class NvmlProvider:
 
     name: ProviderName = "nvml"
 
-    def __init__(self, *, node: str, permissions: Permissions | None = None) -> None:
+    def __init__(
+        self, *, node: str, permissions: Permissions | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         try:
-            self._session = Session()
+            self._session = Session(clock)
         except NVMLError as error:
             raise ProviderError(_no_driver(node, error)) from None
         self._permissions = permissions or Permissions.of_process()

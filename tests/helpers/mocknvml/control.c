@@ -31,6 +31,8 @@ EXPORT uint64_t mock_create(const char *path) {
 
 EXPORT state_t *mock_open(const char *path) { return state_map(path); }
 
+EXPORT void mock_use(const char *path, const char *caps) { session_choose(path, caps); }
+
 EXPORT void mock_close(state_t *state) { munmap(state, sizeof(state_t)); }
 
 static int add(state_t *state, const gpu_t *gpu) {

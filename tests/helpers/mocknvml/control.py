@@ -1,7 +1,7 @@
 """The machine behind the mock: makes it, and lets things happen to it that NVML itself never does.
 
     machine = Machine.create(tmp_path / "gpus", ["h100-sxm-80gb", "a30-24gb"])
-    machine.activate(monkeypatch)        # this process's nvidia-ml-py now sees it
+    machine.activate()                   # this process's nvidia-ml-py now sees it
     machine.xid(0, 94, gi_id=3)
 
 A GPU is named by its index or its UUID. Calls of other processes see every change at once.
@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Self
 
 import psutil
-import pytest
 
 from helpers.mocknvml.build import library, library_path, use_mock
 
@@ -32,6 +31,7 @@ _state = ctypes.c_void_p
 _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "mock_create": (_u64, [_text]),
     "mock_open": (_state, [_text]),
+    "mock_use": (None, [_text, _text]),
     "mock_close": (None, [_state]),
     "mock_add_board": (_i32, [_state, _text, _text]),
     "mock_add_plain": (_i32, [_state, _text, _text, _u32, _u64]),
@@ -101,11 +101,12 @@ class Machine:
         """For a process of its own that loads libnvidia-ml.so.1 as it always does."""
         return {"MOCK_NVML_STATE": str(self.path), "LD_LIBRARY_PATH": str(library_path().parent)}
 
-    def activate(self, monkeypatch: pytest.MonkeyPatch, *, caps: str = "all") -> None:
-        """``caps``: what this process may do: none, monitor, config or all."""
+    def activate(self, *, caps: str = "all") -> None:
+        """From here on nvidia-ml-py sees this machine in this process, once it is initialised again. ``caps``: what the
+        process may do, at once: none, monitor, config or all.
+        """
         use_mock()
-        monkeypatch.setenv("MOCK_NVML_STATE", str(self.path))
-        monkeypatch.setenv("MOCK_NVML_CAPS", caps)
+        _function("mock_use")(str(self.path).encode(), caps.encode())
 
     def _call(self, name: str, *arguments: object) -> int:
         return _function(name)(self._state, *arguments)  # type: ignore[no-any-return]

@@ -11,7 +11,7 @@ typedef struct {
     state_t *state;
     uint32_t epoch;
     uint64_t next;
-    uint64_t types[MAX_GPUS];
+    uint64_t types[MAX_GPUS], since[MAX_GPUS];
 } event_set_t;
 
 static event_set_t sets[MAX_SETS]; /* guarded by the state's mutex */
@@ -67,6 +67,7 @@ EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long 
     REFUSE(types & ~NVML_EVENTS_SUPPORTED, NVML_ERROR_NOT_SUPPORTED);
     event_set_t *set = set_of(call.state, handle);
     REFUSE(set == NULL, NVML_ERROR_INVALID_ARGUMENT);
+    if (set->types[target.index] == 0) set->since[target.index] = call.state->next_event;
     set->types[target.index] |= types;
     END(NVML_SUCCESS);
 }
@@ -76,7 +77,7 @@ static bool take(state_t *state, event_set_t *set, nvmlEventData_t *data) {
         set->next = state->next_event - MAX_EVENTS; /* those before are overwritten */
     for (; set->next < state->next_event; set->next++) {
         const event_t *event = &state->event[set->next % MAX_EVENTS];
-        if (!(set->types[event->gpu] & event->type)) continue;
+        if (!(set->types[event->gpu] & event->type) || event->sequence < set->since[event->gpu]) continue;
         target_t target = {.gpu = &state->gpu[event->gpu], .index = event->gpu};
         *data = (nvmlEventData_t){.device = handle_make(state, HANDLE_GPU, &target),
                                   .eventType = event->type,

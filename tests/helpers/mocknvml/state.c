@@ -14,7 +14,7 @@
 static struct {
     pthread_mutex_t mutex;
     state_t *state;
-    char path[4096];
+    char path[4096], chosen[4096], caps[16];
     uint32_t references, epoch;
 } session = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -49,10 +49,17 @@ static void sleep_us(int64_t duration) {
     while (nanosleep(&left, &left) != 0 && errno == EINTR) continue;
 }
 
+void session_choose(const char *path, const char *caps) {
+    pthread_mutex_lock(&session.mutex);
+    strncpy(session.chosen, path, sizeof session.chosen - 1);
+    strncpy(session.caps, caps, sizeof session.caps - 1);
+    pthread_mutex_unlock(&session.mutex);
+}
+
 nvmlReturn_t session_open(void) {
-    const char *path = getenv("MOCK_NVML_STATE");
     nvmlReturn_t result = NVML_SUCCESS;
     pthread_mutex_lock(&session.mutex);
+    const char *path = session.chosen[0] ? session.chosen : getenv("MOCK_NVML_STATE");
     /* Tests of one process take turns with files of their own. A mapping that was left stays: another thread may be in a
      * call that uses it. */
     if (path == NULL || strlen(path) >= sizeof session.path) {
@@ -63,6 +70,7 @@ nvmlReturn_t session_open(void) {
             result = NVML_ERROR_DRIVER_NOT_LOADED;
         } else {
             session.state = found;
+            session.references = 0; /* those of another machine are void */
             strcpy(session.path, path);
             session.epoch = found->epoch;
         }
@@ -136,7 +144,7 @@ nvmlReturn_t call_end(call_t *call, nvmlReturn_t result) {
 
 nvmlReturn_t require(privilege_t level) {
     static const char *const names[] = {"none", "monitor", "config", "all"};
-    const char *given = getenv("MOCK_NVML_CAPS");
+    const char *given = session.caps[0] ? session.caps : getenv("MOCK_NVML_CAPS");
     for (uint32_t i = 0; given != NULL && i < 4; i++)
         if (strcmp(given, names[i]) == 0) return i >= (uint32_t)level ? NVML_SUCCESS : NVML_ERROR_NO_PERMISSION;
     return NVML_SUCCESS;

@@ -119,6 +119,8 @@ void state_lock(state_t *state);
 void state_unlock(state_t *state);
 int64_t now_us(void);
 
+/* For this process, before and instead of $MOCK_NVML_STATE and $MOCK_NVML_CAPS. */
+void session_choose(const char *path, const char *caps);
 nvmlReturn_t session_open(void);
 nvmlReturn_t session_close(void);
 nvmlReturn_t call_begin(call_t *call, const char *symbol, const void *handle);
