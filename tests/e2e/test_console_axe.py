@@ -17,6 +17,7 @@ __all__ = ["browser"]
 AXE = Path(__file__).resolve().parents[2] / "frontend/node_modules/axe-core/axe.min.js"
 PAGES = (
     "overview", "deployments", "models", "playground", "keys", "slas", "requests", "usage", "fleet", "decisions",
+    "plans",
     "tenants", "members", "audit", "settings", "settings?tab=platform", "settings?tab=alerts",
 )  # fmt: skip
 RUN = """() => axe.run({resultTypes: ["violations"]}).then((found) =>

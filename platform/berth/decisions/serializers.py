@@ -11,7 +11,9 @@ from berth.decisions.models import Decision
 
 
 class CandidateSerializer(serializers.Serializer[Any]):
-    """A device as it was then. ``score``: the higher was taken; null where it did not fit."""
+    """A device as it was then. ``score``: the higher was taken; null where it did not fit. ``slot`` and ``start``: what
+    it would have taken of a GPU that is cut; empty and null of others, and in decisions from before GPUs were.
+    """
 
     device_id = serializers.CharField()
     device = serializers.CharField()
@@ -25,6 +27,8 @@ class CandidateSerializer(serializers.Serializer[Any]):
     memory_bytes = serializers.IntegerField()
     units_free = serializers.IntegerField()
     units_needed = serializers.IntegerField()
+    slot = serializers.CharField(required=False)
+    start = serializers.IntegerField(required=False, allow_null=True)
 
 
 class DecisionSerializer(serializers.ModelSerializer[Decision]):

@@ -133,7 +133,7 @@ def _on(gpu: Gpu, need_bytes: int, isolation: str) -> DeviceFit:
     elif not takes_new(gpu):
         reason = f"it is {gpu.health}: {gpu.health_reason}"
     elif not shares:
-        reason = f"it cannot be cut, and {isolation} isolation is required"
+        reason = f"its processes share memory and faults; it needs {isolation} isolation"
     elif not room and need > gpu.units:
         reason = f"needs {need_bytes >> 20} MiB; the device has {gpu.memory_bytes >> 20} MiB"
     elif not room:

@@ -12,6 +12,7 @@ from berth.fleet.segments import SegmentKind
 from berth.fleet.serializers import NodeRefSerializer
 
 CUTS = ("", *SliceKind.values)
+SEGMENTS: tuple[str, ...] = get_args(SegmentKind)
 
 
 class MapSeatSerializer(serializers.Serializer[Any]):
@@ -40,7 +41,7 @@ class MapSegmentSerializer(serializers.Serializer[Any]):
     can be made there any more. ``state``: of the slice, as its agent last said.
     """
 
-    kind = serializers.ChoiceField(choices=get_args(SegmentKind))
+    kind = serializers.ChoiceField(choices=SEGMENTS)
     start = serializers.IntegerField()
     size = serializers.IntegerField()
     profile = serializers.CharField()

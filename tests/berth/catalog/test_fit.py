@@ -89,7 +89,7 @@ def test_isolation_is_a_hard_filter_and_says_so_of_each_slot() -> None:
     refused = next(slot for slot in fit.gpus.slots if slot.kind == "mig")
     assert refused.why_not == "mig isolates less than whole, which is required"
     (cpu,) = fit.devices
-    assert (cpu.fits, cpu.reason) == (False, "it cannot be cut, and whole isolation is required")
+    assert (cpu.fits, cpu.reason) == (False, "its processes share memory and faults; it needs whole isolation")
 
 
 def test_a_class_whose_step_no_slot_keeps_has_the_reason() -> None:

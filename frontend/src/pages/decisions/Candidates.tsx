@@ -24,6 +24,13 @@ export function Candidates({ decision }: { decision: Decision }) {
   );
 }
 
+/** `mig 1g.10gb` with the isolation as people call it. */
+function slotText(slot: string): string {
+  const [kind = "", profile = ""] = slot.split(" ");
+  const cut = (t.fleet.cuts as Record<string, string>)[kind] ?? kind;
+  return kind === "whole" ? cut : `${cut} ${profile}`;
+}
+
 function Row({ one, chosen }: { one: Candidate; chosen: boolean }) {
   const words = t.decisions.detail;
   const Icon = chosen ? IconCircleCheck : one.fits ? IconCheck : IconX;
@@ -38,6 +45,7 @@ function Row({ one, chosen }: { one: Candidate; chosen: boolean }) {
         {verdict}
       </span>
       <span className={`${classes.note} num`}>
+        {one.slot && `${slotText(one.slot)}${one.start === undefined || one.start === null ? "" : `@${one.start}`} · `}
         {words.free(bytes(one.free_bytes), bytes(one.memory_bytes))}
         {" · "}
         {words.units(integer(one.units_free), integer(one.units_needed))}
