@@ -48,12 +48,13 @@ class Wish:
 
 @dataclass(frozen=True)
 class Found:
-    """``choice`` and ``place`` None: on any free units."""
+    """``choice`` and ``place`` None: on any free units. ``slots``: those that were looked for, none for any."""
 
     node: Node
     device: Device
     choice: Choice | None = None
     place: Place | None = None
+    slots: tuple[Slot, ...] = ()
 
 
 class Floor:
@@ -103,12 +104,13 @@ class Floor:
     def _cut(self, wish: Wish, unlike: frozenset[str]) -> Found | None:
         if wish.demand is None:
             return None
-        choice = self.cuts.find(
+        found = self.cuts.find(
             wish.demand, wish.slots, wish.lacking, burst=wish.burst, nodes=unlike, gpus=wish.promised
         )
-        if choice is None:
+        if found is None:
             return None
-        return Found(*self.at[choice.gpu], choice, Place(choice.slot, choice.start, wish.burst))
+        choice, slots = found
+        return Found(*self.at[choice.gpu], choice, Place(choice.slot, choice.start, wish.burst), slots)
 
     def _whole(self, wish: Wish, nodes: frozenset[str] | None) -> Found | None:
         if wish.isolates or (self._no_room_from is not None and wish.memory_bytes >= self._no_room_from):

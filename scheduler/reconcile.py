@@ -97,8 +97,8 @@ class _Tick:
         policy = policy or policy_of(demands.values())
         freed: dict[str, int] = {}
         for replica in observed.replicas:
-            if replica.id in self.ended and replica.device in self.devices:
-                device = self.devices[replica.device]
+            device = self.devices.get(replica.device or "")
+            if device is not None and replica.id in self.ended:
                 freed[device.id] = freed.get(device.id, 0) + device.units_for(replica.memory_bytes)
         sitting = [replica for replica in observed.replicas if replica.id not in self.ended]
         books, closed = books_of(
@@ -243,8 +243,9 @@ class _Tick:
         left = {replica.id: replica for replica in replicas}
         for replica in replicas:
             old = left.get(replica.replaces)
-            ready = replica.state == "ready" and replica.missing_since is None and replica.id in left
-            if old is None or not ready or (replica.id in self.leaving and old.id not in self.leaving):
+            if old is None or replica.id not in left or not _ready(replica):
+                continue
+            if replica.id in self.leaving and old.id not in self.leaving:
                 continue
             reason = f"Replaced by {replica.id} on {self._where(replica)}: make-before-break"
             self._drain(old, reason, "drain", {"replaced_by": replica.id})
@@ -260,10 +261,12 @@ class _Tick:
                 counting.append(replica)
                 continue
             reason = self._no_heir(replica)
-            if reason:
-                self._drain(replica, reason, "scale", {"replaces": replica.replaces})
-            else:
+            if not reason:
                 heirs.append(replica)
+            elif _ready(replica):  # it serves: let go once others stand in for it
+                counting.append(replica)
+            else:
+                self._drain(replica, reason, "scale", {"replaces": replica.replaces})
         return counting, heirs
 
     def _no_heir(self, replica: Replica) -> str:
@@ -284,7 +287,7 @@ class _Tick:
 
     def _empty(self, deployment: Deployment, staying: list[Replica], leaving: list[Replica]) -> None:
         """Lets go of those that are to leave and that others stand in for; the rest serves on."""
-        ready = sum(replica.state == "ready" and replica.missing_since is None for replica in staying)
+        ready = sum(_ready(replica) for replica in staying)
         needed = max(0, deployment.count - ready)
         for replica in sorted(leaving, key=self._dispensable)[: max(0, len(leaving) - needed)]:
             inputs = {"wanted": deployment.count, "ready_elsewhere": ready, "on_draining_nodes": len(leaving)}
@@ -300,6 +303,10 @@ class _Tick:
             return f"Node {node.name} is drained"
         device = self.devices[replica.device]
         return f"{self._where(replica)} is emptied, {device.unfit or 'as it was asked to be'}"
+
+
+def _ready(replica: Replica) -> bool:
+    return replica.state == "ready" and replica.missing_since is None
 
 
 def _age(replica: Replica) -> tuple[float, str]:

@@ -181,7 +181,8 @@ class Seating:
     def _placement(self, deployment: Deployment, replica: str | None, wish: Wish, found: Found) -> Decision:
         node, device = found.node, found.device
         detailed = len(self.decisions) < MOST_JUDGED
-        candidates = self.floor.candidates(wish, device.id) if detailed else ()
+        asked = replace(wish, slots=found.slots) if found.choice is not None else wish
+        candidates = self.floor.candidates(asked, device.id) if detailed else ()
         fitting = sum(candidate.fits for candidate in candidates)
         among = f"the best of {fitting} devices with room" if fitting > 1 else "the one device with room"
         where = f"; {place_label(found.place)} costs the fleet least" if found.place is not None else ""
@@ -240,8 +241,8 @@ class Seating:
     def _waits(self, found: Promises, seat: Seat) -> str:
         node, device = self.floor.at[seat.gpu]
         who = found.in_the_way(self.floor.cuts.books, seat)
-        until = f" until {', '.join(who)} {'have' if len(who) > 1 else 'has'} left" if who else ""
-        return f"It gets {seat.slot.kind.label} {seat.slot.profile} of {node.name} {device.label}{until}"
+        once = f" once {', '.join(who)} {'have' if len(who) > 1 else 'has'} left" if who else ""
+        return f"It gets {seat.slot.kind.label} {seat.slot.profile} of {node.name} {device.label}{once}"
 
     def _give_way(self, seat: Seat, to: str) -> None:
         node, _ = self.floor.at[seat.gpu]

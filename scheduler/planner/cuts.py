@@ -55,9 +55,9 @@ class Cuts:
         burst: bool = False,
         nodes: Collection[str] = (),
         gpus: frozenset[str] = frozenset(),
-    ) -> Choice | None:
+    ) -> tuple[Choice, tuple[Slot, ...]] | None:
         """A place in one of ``slots``, else in those on the cheapest way to ``lacking`` as the fleet is, else in any;
-        not on ``nodes``, nor on ``gpus``.
+        not on ``nodes``, nor on ``gpus``. With it those slots, none for any.
         """
         if not self.books.gpus or not demand.rates:
             return None
@@ -66,14 +66,18 @@ class Cuts:
             return None
         without = gpus.union(*(self._on.get(node, ()) for node in nodes))
         choice = self.placer.find(demand, slots, burst=burst, without=without) if slots else None
-        if choice is None and lacking > 0:
-            others = self.placer.slots_for(demand, lacking)
-            choice = self.placer.find(demand, others, burst=burst, without=without) if others else None
-        choice = choice or self.placer.find(demand, burst=burst, without=without)
-        alone = demand.spread is Spread.NONE or not self.books.of(demand.id)
-        if choice is None and alone and not without:
+        if choice is not None:
+            return choice, tuple(slots)
+        others = self.placer.slots_for(demand, lacking) if lacking > 0 else []
+        choice = self.placer.find(demand, others, burst=burst, without=without) if others else None
+        if choice is not None:
+            return choice, tuple(others)
+        choice = self.placer.find(demand, burst=burst, without=without)
+        if choice is not None:
+            return choice, ()
+        if not without and (demand.spread is Spread.NONE or not self.books.of(demand.id)):
             self._full.add((shape, burst))
-        return choice
+        return None
 
     def sized(self, demand: Demand, lacking: float) -> tuple[Slot, ...]:
         """The slots for one more replica on the way to ``lacking`` tokens/s that takes the least of GPUs, the largest of

@@ -18,6 +18,8 @@ from scheduler.world import Device, Node, Replica
 
 # The demand of a seat that is going: nobody has to keep away from it.
 GOING = ""
+# Who does not serve yet is beyond the guarantee before all who do.
+_LATER_S = 1e12
 
 
 def fleet_of(
@@ -87,6 +89,10 @@ def why_unusable(node: Node, now: float) -> str:
     return "" if node.heard(now) else f"the node was not heard for {now - node.heard_at:.0f} s"
 
 
+def _serves(replica: Replica) -> bool:
+    return replica.state == "ready" and replica.missing_since is None
+
+
 def trust_of(replica: Replica, demand: Demand | None) -> str:
     """Nobody shares with one of whom nothing is known."""
     return replica.trust or (demand.trust if demand is not None else f"of {replica.deployment}")
@@ -115,6 +121,7 @@ def _seats(
     counted: list[Seat] = []
     others: list[Seat] = []
     replicas = tuple(replicas)
+    since = {replica.id: replica.created_at for replica in replicas}
     known = {replica.id for replica in replicas if replica.run}
     # Nobody who moves gives way to others meanwhile.
     replaced = {replica.replaces for replica in replicas if replica.run}
@@ -133,7 +140,7 @@ def _seats(
             gpu=gpu,
             slot=replica.place.slot,
             start=replica.place.start,
-            since=replica.created_at,
+            since=replica.created_at + (0.0 if _serves(replica) else _LATER_S),
             burst=replica.place.burst,
         )
         if replica.id in leaving or not replica.run:
@@ -145,5 +152,6 @@ def _seats(
         else:
             counted.append(seat)
     for seat in with_bursts(counted, demands or {}):
-        yield replace(seat, burst=seat.burst and seat.replica not in replaced)
-    yield from others
+        others.append(replace(seat, burst=seat.burst and seat.replica not in replaced))
+    for seat in others:
+        yield replace(seat, since=since[seat.replica])

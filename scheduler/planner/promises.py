@@ -89,9 +89,11 @@ def _choice(
     """``hopeless``: kinds of newcomers for whom nobody can be asked to go."""
     demand = ask.demand
     lacking = max(0.0, demand.wanted - ask.served - extra) / max(1, ask.missing)
-    choice = cuts.find(demand, cuts.sized(demand, lacking), lacking)
-    if choice is not None or shape_of(demand) in hopeless:
-        return choice
+    found = cuts.find(demand, cuts.sized(demand, lacking), lacking)
+    if found is not None:
+        return found[0]
+    if shape_of(demand) in hopeless:
+        return None
     way = preempt(cuts.books, demand, demands)
     if way is None:
         if not cuts.books.of(demand.id):

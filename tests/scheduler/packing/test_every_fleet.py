@@ -21,14 +21,20 @@ from scheduler.packing.replan import replan
 
 NAMES = layouts(H100, "mig").names
 FLOORS = (Isolation.TIME_SLICE, Isolation.MPS, Isolation.MIG, Isolation.MIG, Isolation.WHOLE)
+BLOCKED = ((), (("1g.10gb", 2),), (("3g.40gb", 4), ("1g.10gb", 0)), (("7g.80gb", 0),))
 
 
 class World:
-    """64 simulated GPUs and whoever is deployed on them."""
+    """64 simulated GPUs and whoever is deployed on them; on every third something may be ``blocked``."""
 
-    def __init__(self, seed: int, gpus: int = 64) -> None:
+    def __init__(self, seed: int, gpus: int = 64, blocked: tuple[tuple[str, int], ...] = ()) -> None:
         self.chance = random.Random(seed)
-        self.fleet = Fleet(tuple(Gpu(f"g{n}", H100, f"n{n // 4}", f"r{n // 16}") for n in range(gpus)))
+        self.fleet = Fleet(
+            tuple(
+                Gpu(f"g{n}", H100, f"n{n // 4}", f"r{n // 16}", blocked=() if n % 3 else blocked)
+                for n in range(gpus)
+            )
+        )
         self.demands: dict[str, Demand] = {}
         self.made = 0
         self.now = 0.0
@@ -88,7 +94,16 @@ class World:
         return plan.order
 
     def check(self) -> None:
-        assert broken_rules(self.fleet, self.fleet.seats, self.demands) == []
+        assert broken_rules(self.fleet, [*self.fleet.seats, *nobodys(self.fleet)], self.demands) == []
+
+
+def nobodys(fleet: Fleet) -> list[Seat]:
+    """What is blocked, as seats."""
+    return [
+        Seat(f"{gpu.id}-{name}", "nobody", "nobody", gpu.id, mig(name), start)
+        for gpu in fleet.gpus
+        for name, start in gpu.blocked
+    ]
 
 
 def follow(fleet: Fleet, order: Order, demands: dict[str, Demand]) -> None:
@@ -101,7 +116,7 @@ def follow(fleet: Fleet, order: Order, demands: dict[str, Demand]) -> None:
             name = start.seat.replica + ("+" if start.instead_of else "")
             assert name not in seats
             coming[name] = start.seat
-        both = [*seats.values(), *coming.values()]
+        both = [*seats.values(), *coming.values(), *nobodys(fleet)]
         # While one moves, its old and its new seat may be near: that is why the distance is looked at afterwards.
         assert broken_rules(fleet, [replace(seat, replica=str(n)) for n, seat in enumerate(both)], near) == []
         for stop in wave.stops:
@@ -136,9 +151,9 @@ def test_two_thousand_steps_on_64_gpus(seed: int) -> None:
 
 
 @settings(deadline=None, max_examples=12)
-@given(st.integers(0, 1 << 32), st.integers(1, 8))
-def test_small_full_fleets_keep_the_rules_too(seed: int, gpus: int) -> None:
-    world = World(seed, gpus)
+@given(st.integers(0, 1 << 32), st.integers(1, 8), st.sampled_from(BLOCKED))
+def test_small_full_fleets_keep_the_rules_too(seed: int, gpus: int, blocked: tuple[tuple[str, int], ...]) -> None:
+    world = World(seed, gpus, blocked)
     for _ in range(25):
         world.happen()
         world.tick()
