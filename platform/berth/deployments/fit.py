@@ -125,7 +125,7 @@ def _on(gpu: Gpu, need_bytes: int, isolation: str) -> DeviceFit:
     need = units_needed(need_bytes, gpu)
     free: int = gpu.units_free  # type: ignore[attr-defined]
     free_bytes = free * gpu.memory_bytes // gpu.units
-    shares = isolation == Isolation.TIME_SLICE
+    shares = isolation in (Isolation.TIME_SLICE, Isolation.MPS)
     room = free // need if shares and takes_new(gpu) and not gpu.node.cordoned else 0
     reason = ""
     if gpu.node.cordoned:
