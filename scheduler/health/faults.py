@@ -1,7 +1,7 @@
 """What can be wrong with a GPU, in one table: how bad it is, for how long it must be seen, and how it passes. Pure.
 
 level    something that holds now (heat, a reset that the driver asks for); it passes when it is gone
-event    something that happened (an XID, a memory error); a grave one stays until a repair is seen or a person clears it
+event    something that happened (an XID, a memory error); a grave one stays until a repair, or until a person clears it
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``after_s``: a level counts once it was seen for so long, ``gap_s`` without it not counted. ``quiet_s``: for how long it is remembered once gone;
-    None: until a repair or a person. ``drain_s``: seen for so long, it is to be drained. ``repeated``: events from
-    which on it is to be drained.
+    """``after_s``: a level counts once it was seen for so long; ``gap_s`` without it do not matter. ``quiet_s``: for
+    how long it is remembered once gone; None: until a repair or a person. ``drain_s``: seen for so long, it is to be
+    drained. ``repeated``: events from which on it is to be drained.
     """
 
     severity: Severity
@@ -69,10 +69,12 @@ class Rule:
 
 # What NVIDIA says of each: https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/error-recovery-and-response-flags.html
 # gpu_reset: end all processes; node_reboot: the system may be inconsistent; drain_p2p: end traffic between GPUs, ask
-# again; drain_and_reset: less capacity, what runs is not concerned.
+# again; drain_and_reset: less capacity, what runs is not concerned. bus_reset, system_reboot: by analogy.
 RECOVERY_ACTIONS: dict[str, Rule] = {
     "gpu_reset": Rule(Severity.FENCE, "The driver asks for a reset of the GPU", todo("reset")),
     "node_reboot": Rule(Severity.FENCE, "The driver asks for a reboot of the node", todo("reboot")),
+    "bus_reset": Rule(Severity.FENCE, "The driver asks for a reset of the GPU's bus", todo("reboot")),
+    "system_reboot": Rule(Severity.FENCE, "The driver asks for a reboot of the node", todo("reboot")),
     "drain_p2p": Rule(Severity.DRAIN, "The driver asks to end all traffic between this GPU and others", todo("reset")),
     "drain_and_reset": Rule(Severity.DRAIN, "A part of the GPU is out of use until it is reset", todo("reset")),
 }

@@ -14,7 +14,7 @@ an agent counts anew (``epoch``) is no repair. What a process did wrong (an appl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import msgspec
@@ -53,7 +53,7 @@ class State:
     health: Health = "healthy"
     since: float = 0.0
     reason: str = ""
-    memory: Memory = Memory()
+    memory: Memory = field(default_factory=Memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,12 +193,14 @@ def _was_away(key: str, fault: Fault, now: float) -> bool:
 def _events(old: DeviceSignals | None, new: DeviceSignals) -> Iterator[tuple[str, int]]:
     """(fault, how many more) of what happened since ``old``.
 
-    XIDs are counted from nothing in each epoch. Memory errors may go on being counted over one, so they count only
-    where there are more than ever: an agent that starts anew must not empty a GPU for what was dealt with.
+    A count may go on over an epoch, as the driver's of memory errors does: what is as high as before is no news, so
+    neither an agent's new start nor a reset takes a GPU out of use for what was dealt with. A lower one began anew.
     """
-    before = old.xids if old is not None and old.epoch == new.epoch else {}
+    before = old.xids if old is not None else {}
     for code, count in new.xids.items():
-        times = count - before.get(code, 0)
+        known_count = before.get(code, 0)
+        anew = old is not None and old.epoch != new.epoch and count < known_count
+        times = count if anew else count - known_count
         if times > 0 and code.isdecimal():
             key = f"{known.XID}{int(code)}"
             if rule_of(key, Fault(since=0.0, last=0.0)).severity > Severity.NONE:

@@ -45,7 +45,7 @@ class SeatSerializer(serializers.ModelSerializer[Seat]):
         return sorted(unit.index for unit in seat.slice.units.all())
 
 
-class FaultSerializer(serializers.Serializer[health.Fault]):
+class FaultSerializer(serializers.Serializer[Any]):
     """One thing that is wrong with a device. `count`: how often it happened; 0 for what holds or does not."""
 
     key = serializers.CharField(

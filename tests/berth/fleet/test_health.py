@@ -56,7 +56,9 @@ def test_a_report_is_judged_and_its_news_is_kept(django_capture_on_commit_callba
     with django_capture_on_commit_callbacks() as told:
         gpu = report(node, xids={"13": 4, "31": 1, "95": 1})
     assert gpu.health == "fenced"
-    assert gpu.health_reason.startswith("The driver reported XID 95: a memory error that may have reached any process. ")
+    assert gpu.health_reason.startswith(
+        "The driver reported XID 95: a memory error that may have reached any process. "
+    )
     assert gpu.health_since is not None
     assert events(gpu) == [("gpu.judge", "system", "fenced")]
     assert len(told) == 2, "the console and the scheduler"
@@ -185,7 +187,7 @@ def test_one_that_is_slower_than_its_siblings_becomes_suspect() -> None:
     assert [node.gpus.get().signals.get("slow", 0) for node in nodes[:3]] == [0, 0, 0]
     assert judge_speeds(now + timedelta(minutes=1)) == []
     assert judge_speeds(now + timedelta(minutes=2.5)) == []
-    GoodputMinute.objects.update(minute=now + timedelta(minutes=2))
+    GoodputMinute.objects.for_platform().update(minute=now + timedelta(minutes=2))
     assert judge_speeds(now + timedelta(minutes=3)) == [gpu.id]
     gpu.refresh_from_db()
     assert gpu.health == "suspect"
@@ -201,6 +203,8 @@ def test_who_hardly_works_or_has_just_come_is_not_measured() -> None:
     judge_speeds(now)
     assert "slow" not in nodes[3].gpus.get().signals
     Seat.objects.filter(replica=replicas[0]).update(created_at=now)
-    GoodputMinute.objects.filter(replica_id=replicas[0].id).update(window={"busy_s": 40.0, "executed_ideal_s": 1.0})
+    GoodputMinute.objects.for_platform().filter(replica_id=replicas[0].id).update(
+        window={"busy_s": 40.0, "executed_ideal_s": 1.0}
+    )
     judge_speeds(now)
     assert "slow" not in nodes[0].gpus.get().signals

@@ -79,8 +79,14 @@ def test_an_agent_that_starts_anew_is_no_repair_and_no_news() -> None:
     gpu.sees(epoch="b", xids={"48": 1}, ecc_uncorrected=4)
     assert gpu.state.health == "draining"
     assert gpu.sees(epoch="c", ecc_uncorrected=4) == "draining"
-    # In a new epoch every count is news.
     assert gpu.sees(epoch="d", xids={"95": 1}, ecc_uncorrected=4) == "fenced"
+
+
+def test_counts_that_go_on_over_an_epoch_are_no_news_and_lower_ones_are() -> None:
+    gpu = Gpu()
+    gpu.sees(xids={"95": 2}, recovery_action="gpu_reset", ecc_uncorrected=4)
+    assert gpu.sees(epoch="b", xids={"95": 2}) == "probation", "the agent counts on, the driver from nothing"
+    assert gpu.sees(epoch="c", xids={"95": 1}) == "fenced"
 
 
 def test_a_boot_repairs_and_probation_passes() -> None:
@@ -115,7 +121,8 @@ def test_draining_peers_is_no_repair() -> None:
     ("action", "health"),
     [
         ("none", "healthy"), ("", "healthy"), ("gpu_reset", "fenced"), ("node_reboot", "fenced"),
-        ("drain_p2p", "draining"), ("drain_and_reset", "draining"), ("recover_imex_domain", "draining"),
+        ("bus_reset", "fenced"), ("system_reboot", "fenced"), ("drain_p2p", "draining"),
+        ("drain_and_reset", "draining"), ("recover_imex_domain", "draining"),
     ],
 )  # fmt: skip
 def test_what_the_driver_asks_for(action: str, health: str) -> None:
@@ -379,5 +386,7 @@ def test_a_graver_report_never_gives_a_better_health(
     sequence: list[Report], pair: tuple[DeviceSignals, DeviceSignals], occupied: bool
 ) -> None:
     state, at = run(sequence)
-    mild, grave = (step(state, seen, at + 1, boot="1", occupied=occupied) for seen in pair)
+    epoch = state.memory.signals.epoch if state.memory.signals is not None else "a"  # what counts must be comparable
+    same = [msgspec.structs.replace(seen, epoch=epoch) for seen in pair]
+    mild, grave = (step(state, seen, at + 1, boot="1", occupied=occupied) for seen in same)
     assert RANK[grave.health] >= RANK[mild.health]
