@@ -146,9 +146,7 @@ class Seating:
             return
         self._seat(crew, replica, wish, found)
 
-    def _wish(
-        self, crew: Crew, replica: Replica | None, failures: list[Failure], *, retry: bool, burst: bool
-    ) -> Wish:
+    def _wish(self, crew: Crew, replica: Replica | None, failures: list[Failure], *, retry: bool, burst: bool) -> Wish:
         deployment, demand = crew.deployment, crew.deployment.demand
         lacking = 0.0
         if demand is not None:

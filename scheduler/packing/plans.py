@@ -20,7 +20,8 @@ class Rules:
     """``load_s``: from start to ready; both seats are held as long, and ``drain_s`` more. ``budget``: moves a plan.
 
     ``caution``: so many times its moves' cost a plan must gain over the horizon; ``least_gain``: and so much of the
-    fleet. Replicas younger than ``dwell_s`` stay where they are. ``may_interrupt``: burst, where no other order is left.
+    fleet. Replicas younger than ``dwell_s`` stay where they are. ``may_interrupt``: burst, where no other order leads
+    there.
     """
 
     horizon_s: float = 1800.0

@@ -135,9 +135,7 @@ class _Planner:
 
     def _option(self, kind: Kind, changes: Iterable[Change], pending: Iterable[Pending]) -> _Option:
         changes, books = tuple(changes), Books(self.fleet)
-        steps = order(
-            books, self.demands, changes, policy=self.policy, may_interrupt=self.rules.may_interrupt
-        )
+        steps = order(books, self.demands, changes, policy=self.policy, may_interrupt=self.rules.may_interrupt)
         dropped = {id(change) for change in steps.dropped}
         kept = tuple(change for change in changes if id(change) not in dropped)
         waits = tuple(

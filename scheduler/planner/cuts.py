@@ -1,4 +1,4 @@
-"""The GPUs that are cut, as a newcomer finds them: where it fits, how each is judged, and why none has a place. Pure."""
+"""The GPUs that are cut, as a newcomer finds them: where it fits, how each is judged, why none has a place. Pure."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class Cuts:
         return None
 
     def sized(self, demand: Demand, lacking: float) -> tuple[Slot, ...]:
-        """The slots for one more replica on the way to ``lacking`` tokens/s that takes the least of GPUs, the largest of
-        that way; none where nothing is lacking: any will do.
+        """The slots for one more replica on the way to ``lacking`` tokens/s that takes the least of GPUs, the largest
+        of that way; none where nothing is lacking: any will do.
         """
         slots = slots_here(self.books, demand)
         if lacking <= 0 or not slots:
@@ -159,7 +159,9 @@ def _refused(room: Room, here: list[Slot], why: str) -> Verdict:
     if least is None:
         return Verdict(why, 0.0, None, None, units, free, 0)
     needed = profile_of(least).size
-    figures = f"; {least.profile} needs {needed} of {units} units, {free} are free" if why == Refusal.FULL.value[1] else ""
+    figures = (
+        f"; {least.profile} needs {needed} of {units} units, {free} are free" if why == Refusal.FULL.value[1] else ""
+    )
     return Verdict(why + figures, 0.0, None, None, units, free, needed)
 
 

@@ -1,4 +1,4 @@
-"""What contracts and settings ask of GPUs that are cut: demands for the packing, and what the fleet is asked for. Pure."""
+"""What contracts and settings ask of GPUs that are cut: demands, and what the fleet as a whole is asked for. Pure."""
 
 from __future__ import annotations
 

@@ -68,12 +68,12 @@ def unwanted_by(changes: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 
 def advance(
     waves: Sequence[Mapping[str, Any]],
-    done: int,
-    since: float,
     observed: ObservedWorld,
     desired: DesiredWorld,
     now: float,
     *,
+    done: int,
+    since: float,
     limit_s: float = WAVE_LIMIT_S,
 ) -> Step:
     """``done`` waves are through, the last since ``since``; ``begin`` is to be carried out before the next look."""
@@ -153,9 +153,9 @@ class _Look:
     def _failed(self, move: Move, since: float) -> str:
         node = self.at_gpu[move.gpu][0] if move.gpu in self.at_gpu else None
         for failure in self.observed.failures:
-            if node is not None and failure.deployment == move.deployment and failure.node == node.id:
-                if failure.at >= since:
-                    return f"A start on {node.name} failed: {failure.reason or 'it gave no reason'}"
+            same = node is not None and (failure.deployment, failure.node) == (move.deployment, node.id)
+            if node is not None and same and failure.at >= since:
+                return f"A start on {node.name} failed: {failure.reason or 'it gave no reason'}"
         return ""
 
     def _unfit(self, move: Move) -> str:
@@ -172,6 +172,8 @@ class _Look:
         books, closed = self._opened()
         node, device = self.at_gpu[move.gpu]
         where = f"{place_label(move.place)} of {node.name} {device.label}"
+        if not node.heard(self.now):  # it may come back
+            return _Status(waits=f"{node.name} is not heard")
         if move.gpu in closed:
             return _Status(failed=f"{node.name} {device.label} takes nothing new: {closed[move.gpu]}")
         demand = self._demand(move)

@@ -1,4 +1,4 @@
-"""A plan of the packing as the platform keeps it: data for the database and the console, and how many replicas. Pure."""
+"""A plan of the packing as the platform keeps it: data for database and console, and numbers of replicas. Pure."""
 
 from __future__ import annotations
 
@@ -166,4 +166,3 @@ class _Telling:
             name = f"{at[0].name} {at[1].label}" if at is not None else deployment
             words.append(word.replace(bare, name) if bare and name else word)
         return " ".join(words)
-

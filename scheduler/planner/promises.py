@@ -76,7 +76,7 @@ def _round(
         extra, count = more.get(demand.id, (0.0, 0))
         if is_burst(demand, ask.served + extra, ask.count + count):
             continue
-        choice = _choice(cuts, ask, extra, demands, victims, hopeless)
+        choice = _choice(cuts, ask, extra, demands=demands, victims=victims, hopeless=hopeless)
         if choice is not None:
             seats[number] = cuts.put(f"?{number}", demand, choice, burst=False, now=0.0)
             more[demand.id] = extra + demand.rates[choice.slot], count + 1
@@ -84,7 +84,13 @@ def _round(
 
 
 def _choice(
-    cuts: Cuts, ask: Ask, extra: float, demands: Mapping[str, Demand], victims: dict[str, str], hopeless: set[Shape]
+    cuts: Cuts,
+    ask: Ask,
+    extra: float,
+    *,
+    demands: Mapping[str, Demand],
+    victims: dict[str, str],
+    hopeless: set[Shape],
 ) -> Choice | None:
     """``hopeless``: kinds of newcomers for whom nobody can be asked to go."""
     demand = ask.demand

@@ -182,7 +182,9 @@ class SimulatedFleet(Simulation):
     def _advance(self, plan: Json) -> None:
         held, gone = held_by(plan["waves"], self.done), unwanted_by(plan["changes"])
         self.desired = replace(self.desired, held=held, unwanted=gone)
-        step = advance(plan["waves"], self.done, self.since, self.world, self.desired, self.now, limit_s=60.0)
+        step = advance(
+            plan["waves"], self.world, self.desired, self.now, done=self.done, since=self.since, limit_s=60.0
+        )
         if step.wave != self.done:
             self.done, self.since = step.wave, self.now
         self.apply([*step.begin, *step.drop])
@@ -228,7 +230,7 @@ class SimulatedFleet(Simulation):
             if len(mine) != one.count:
                 found.append(f"{one.id} has {len(mine)} of {one.count}")
             waiting = [row for row in mine if row.node is None]
-            if waiting and one.demand is not None and len(mine) - len(waiting) < one.demand.min_replicas:
-                if could_sit(self.world, one.demand, open_):
-                    found.append(f"{one.id} waits: {waiting[0].reason}")
+            must = one.demand is not None and len(mine) - len(waiting) < one.demand.min_replicas
+            if waiting and one.demand is not None and must and could_sit(self.world, one.demand, open_):
+                found.append(f"{one.id} waits: {waiting[0].reason}")
         return found

@@ -109,9 +109,7 @@ def test_without_room_the_reason_counts_gpus_and_the_candidates_say_each() -> No
     needs = {name: asked({whole(): 9.0, mig("4g.40gb"): 9.0}, name=name) for name in "xy"}
     found = look([gpu_node("n", 2)], full, *(deployed(one) for one in needs.values()), deployed(asked({whole(): 9.0})))
     (action,) = found.actions
-    assert action == CreateReplica(
-        "d", "None of 2 GPUs has a place for whole (84.8 GB) or more: 1 are full, 1 are mig"
-    )
+    assert action == CreateReplica("d", "None of 2 GPUs has a place for whole (85.1 GB) or more: 1 are full, 1 are mig")
     judged = {one.device_id: one.why_not for one in told(found, "refuse").candidates}
     assert judged == {"n-0": "is full; whole needs 8 of 8 units, 0 are free", "n-1": "is mig"}
 
@@ -151,7 +149,9 @@ def test_shares_stay_within_their_owner() -> None:
     assert placed(found) == []
     assert "1 are shared within another trust domain" in told(found, "refuse").why
     kin = replace(theirs, trust="t")
-    assert placed(look([gpu_node("n")], [replace(sits, trust="t")], deployed(kin), deployed(mine))) == [("n-0", "1/2", 4)]
+    assert placed(look([gpu_node("n")], [replace(sits, trust="t")], deployed(kin), deployed(mine))) == [
+        ("n-0", "1/2", 4)
+    ]
     # Of whom nothing is known, nobody shares with.
     assert placed(look([gpu_node("n")], [replace(sits, trust="of e")], deployed(kin), deployed(mine))) == []
 

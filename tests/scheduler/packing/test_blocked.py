@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.fleets import H100, demand, fleet, mig, mps, seat, whole
+from scheduler.packing.assign import assign
 from scheduler.packing.books import Books
 from scheduler.packing.compact import compact
 from scheduler.packing.insertion import Insertion
@@ -78,11 +79,14 @@ def test_the_exact_plan_leaves_who_sits_beside_it_and_packs_the_rest() -> None:
     where = half_blocked(9, seats=seats)
     demands = {name: demand(name, ONE) for name in names}
     plan = replan(where, demands.values(), now=10_000.0, rules=Rules(budget=20))
-    assert next(one for one in plan.seats if one.replica == "a/0") == seats[0]
     exact = next(one for one in plan.candidates if one.kind == "exact")
     assert exact.gpus == 2
     assert plan.bound <= plan.objective
     assert plan.inputs["gpus_left_as_they_are"] == 1
+    left, worth = rest_of(Market(where, demands.values(), Prices()), beside_blocked(where, demands))
+    found = assign(where, demands, solve(Market(where, left, Prices(), worth)))
+    assert seats[0] in found.seats
+    assert len(found.seats) == len(names)
 
 
 def test_what_is_served_beside_it_is_not_planned_for_again() -> None:

@@ -31,8 +31,7 @@ class World:
         self.chance = random.Random(seed)
         self.fleet = Fleet(
             tuple(
-                Gpu(f"g{n}", H100, f"n{n // 4}", f"r{n // 16}", blocked=() if n % 3 else blocked)
-                for n in range(gpus)
+                Gpu(f"g{n}", H100, f"n{n // 4}", f"r{n // 16}", blocked=() if n % 3 else blocked) for n in range(gpus)
             )
         )
         self.demands: dict[str, Demand] = {}

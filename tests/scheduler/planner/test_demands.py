@@ -9,9 +9,8 @@ import pytest
 from helpers.fleets import A30, H100, demand, mig, mps, whole
 from scheduler.packing.model import Isolation, Need
 from scheduler.packing.needs import ReplicaProfile, rates
-from scheduler.planner.demands import Asked
+from scheduler.planner.demands import Asked, policy_of
 from scheduler.planner.demands import demand as demand_of
-from scheduler.planner.demands import policy_of
 
 PROFILE = ReplicaProfile(Need(16 * 10**9, 10**9, 10**9), 2 * 10**8, tpot_s=0.05)
 ASKED = Asked("dep_1", "m", "ten_1", Isolation.MIG, 2, 500.0, 100.0, PROFILE, weight=3.0)

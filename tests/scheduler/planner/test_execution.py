@@ -15,11 +15,11 @@ from helpers.worlds import GB, NOW
 from scheduler.packing.compact import Change
 from scheduler.packing.model import Demand, Isolation
 from scheduler.packing.moves import order
+from scheduler.packing.online import Policy
 from scheduler.packing.plans import Rules
 from scheduler.planner.execution import Step, advance, held_by, moves_of, unwanted_by
 from scheduler.planner.fleet import books_of, fleet_of
 from scheduler.planner.plans import counts, plan_fleet, record
-from scheduler.packing.online import Policy
 from scheduler.world import Deployment, DesiredWorld, DrainReplica, Failure, ObservedWorld, Replica
 
 FOUR = {mig("4g.40gb"): 400.0}
@@ -46,7 +46,8 @@ def waves_to(sim: Simulation, **goals: tuple[str, int]) -> list[dict[str, Any]]:
     demands = {one.id: one.demand for one in sim.desired.deployments if one.demand is not None}
     books, _ = books_of(sim.world.nodes, sim.world.replicas, NOW, demands=demands)
     changes = [
-        Change(books.seats[name], replace(books.seats[name], gpu=gpu, start=start)) for name, (gpu, start) in goals.items()
+        Change(books.seats[name], replace(books.seats[name], gpu=gpu, start=start))
+        for name, (gpu, start) in goals.items()
     ]
     found = order(books, demands, changes, may_interrupt=False)
     return json.loads(json.dumps([told(wave) for wave in found.waves]))  # type: ignore[no-any-return]
@@ -68,17 +69,22 @@ class Execution:
     def __init__(self, sim: Simulation, waves: list[dict[str, Any]]) -> None:
         self.sim, self.waves, self.done, self.since = sim, waves, 0, sim.now
 
+    def look(self) -> Step:
+        sim = self.sim
+        return advance(self.waves, sim.world, sim.desired, sim.now, done=self.done, since=self.since)
+
     def tick(self) -> Step:
         """What the scheduler does at each look: the plan first, then the reconciler."""
         sim = self.sim
         sim.desired = replace(sim.desired, held=held_by(self.waves, self.done))
-        step = advance(self.waves, self.done, self.since, sim.world, sim.desired, sim.now)
+        step = self.look()
         if step.wave != self.done:
             self.done, self.since = step.wave, sim.now
         sim.apply([*step.begin, *step.drop])
         sim.tick()
         assert wrong(sim.world, {one.id: one.demand for one in sim.desired.deployments if one.demand}) == []
         sim.now += 2.0
+        sim.world = replace(sim.world, nodes=tuple(replace(node, heard_at=sim.now) for node in sim.world.nodes))
         return step
 
     def run(self, ticks: int = 20) -> Step:
@@ -131,7 +137,7 @@ def test_who_is_gone_by_itself_is_not_moved() -> None:
     sim = world(2, sitting("a", "n-0", mig("4g.40gb")))
     waves = waves_to(sim, a=("n-1", 0))
     sim.world = replace(sim.world, replicas=())
-    assert advance(waves, 0, sim.now, sim.world, sim.desired, sim.now).state == "done"
+    assert advance(waves, sim.world, sim.desired, sim.now, done=0, since=sim.now).state == "done"
 
 
 def begun() -> tuple[Simulation, Execution]:
@@ -156,7 +162,7 @@ def test_a_failed_start_ends_it_with_the_reason() -> None:
 def test_a_wave_that_takes_too_long_ends_it_and_lets_the_newcomer_go() -> None:
     sim, run = begun()
     sim.now += 901
-    step = run.tick()
+    step = run.look()
     assert step.state == "abandoned"
     assert "Wave 1 was not through after 15 minutes: new00001 is placing" in step.why
     assert [one.replica for one in step.drop] == ["new00001"]
@@ -192,7 +198,7 @@ def test_what_came_between_ends_it(what: str, reason: str) -> None:
     else:
         devices = (first, replace(second, unfit="it is suspect")) if what == "unfit" else (first,)
         sim.world = replace(sim.world, nodes=(replace(node, devices=devices),))
-    step = advance(waves, 0, sim.now, sim.world, sim.desired, sim.now)
+    step = advance(waves, sim.world, sim.desired, sim.now, done=0, since=sim.now)
     assert (step.state, step.why, step.begin) == ("abandoned", reason, ())
 
 
@@ -201,7 +207,7 @@ def test_it_waits_for_who_is_leaving_the_place() -> None:
     waves = waves_to(sim, a=("n-1", 0))
     going = sitting("x", "n-1", mig("1g.10gb"), 0, deployment="x", trust="t", run=False, state="draining")
     sim.world = replace(sim.world, replicas=(*sim.world.replicas, going))
-    step = advance(waves, 0, sim.now, sim.world, sim.desired, sim.now)
+    step = advance(waves, sim.world, sim.desired, sim.now, done=0, since=sim.now)
     assert (step.state, step.begin) == ("running", ())
     assert step.why == "mig 4g.40gb at 0 of n gpu-1 is free once those that leave it are gone"
 
