@@ -132,9 +132,9 @@ def _clients() -> list[int]:
         if not folder.name.isdigit() or int(folder.name) == os.getpid():
             continue
         with contextlib.suppress(OSError):
-            if wanted in (folder / "environ").read_bytes().split(b"\0"):
-                if b"simulated_mps" not in (folder / "cmdline").read_bytes():
-                    found.append(int(folder.name))
+            named = wanted in (folder / "environ").read_bytes().split(b"\0")
+            if named and b"simulated_mps" not in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
     return sorted(found)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpuruntime.process import process_start_time
 from scheduler.geometry.boards import board
 from scheduler.geometry.layouts import Layouts
 from scheduler.node.paths import write_atomically
@@ -128,7 +129,8 @@ class SimulatedCutter:
             made = next((m for m in gpu.made if m.gi_id == gi_id), None)
             if made is None:
                 return
-            leaked = any(self._named(l.device) == device_uuid and l.gi_id == gi_id for l in self._injected.read().leaks)
+            leaks = self._injected.read().leaks
+            leaked = any(self._named(one.device) == device_uuid and one.gi_id == gi_id for one in leaks)
             if leaked or any(p.gi_id == gi_id for p in self._processes(device_uuid, gpu)):
                 raise CutError(CutCode.IN_USE, "In use by another client (19)")
             made.uuid = ""
@@ -188,7 +190,7 @@ class SimulatedCutter:
         found = [
             Process(pid=r.pid, gi_id=by_uuid.get(r.slice_uuid), used_bytes=r.memory_bytes, mps=gpu.exclusive)
             for r in self.residents
-            if r.device_uuid == device_uuid and Path(f"/proc/{r.pid}").exists()
+            if r.device_uuid == device_uuid and process_start_time(r.pid) is not None
         ]
         extra = self._injected.read().processes
         return found + [

@@ -18,12 +18,13 @@ import structlog
 
 from gpuruntime.protocol import Device, DeviceSignals, ObservedSlice, SliceKind, SliceSpec
 from scheduler.health import catalogue
-from scheduler.node.providers.base import CutCode, Cutter, CutError, XidEvent
+from scheduler.node.providers.base import CutError, Cutter, XidEvent
 from scheduler.node.slices import words
 from scheduler.node.slices.books import Books
 from scheduler.node.slices.desk import SliceDesk
 from scheduler.node.slices.mig import MigActuator, why_not
 from scheduler.node.slices.model import Outcome, Retries, label
+from scheduler.node.slices.modes import MigModes
 from scheduler.node.slices.mps import PROGRAM, MpsControl
 from scheduler.node.slices.shares import SharesActuator
 
@@ -61,7 +62,7 @@ class SliceKeeper:
             cutter, self._books, self.desk, retries, control if mps_program is not None else None
         )
         self._mig = MigActuator(cutter, self._books, self.desk, retries) if cutter is not None else None
-        self._retries = retries
+        self._modes = MigModes(cutter, retries) if cutter is not None else None
         self._looked: dict[str, float] = {}
         self._xids: dict[str, Counter[str]] = {}
         self._xids_lock = threading.Lock()
@@ -131,7 +132,7 @@ class SliceKeeper:
             return left, outcomes
         if kind in ("mig", "mps") and (self._cutter is None or not gpu.board):
             return left, outcomes | {spec.slice_id: Outcome("failed", words.NO_CUTTER) for spec in chosen}
-        if gpu.board and (not_yet := self._mode(gpu, kind == "mig", left)):
+        if self._modes is not None and gpu.board and (not_yet := self._modes.see_to(gpu, kind == "mig", left)):
             return left, outcomes | {spec.slice_id: not_yet for spec in chosen}
         if kind == "mig" and self._mig is not None:
             return left, outcomes | self._mig.bring(gpu, chosen)
@@ -148,36 +149,6 @@ class SliceKeeper:
             for spec in specs
             if spec.kind != kind
         }
-
-    def _mode(self, gpu: Device, enable: bool, left: Sequence[ObservedSlice]) -> Outcome | None:
-        """Sees to MIG mode; what there is to say while it is not as it must be."""
-        if self._cutter is None:
-            return None
-        try:
-            mode = self._cutter.mig_mode(gpu.uuid)
-        except CutError as error:
-            if error.code is CutCode.NOT_SUPPORTED and not enable:
-                return None
-            raise
-        if mode.current == enable:
-            return None
-        if mode.pending == enable:
-            return Outcome("failed", words.needs_reset(label(gpu), enable))
-        if any(one.state == "foreign" for one in left):
-            return Outcome("failed", words.foreign_in_mode(label(gpu)))
-        if left or self._cutter.processes(gpu.uuid):
-            return Outcome("creating", words.not_idle(label(gpu)))
-        name = f"{gpu.uuid} MIG mode"
-        if reason := self._retries.waits(name):
-            return Outcome("failed", reason)
-        try:
-            mode = self._cutter.set_mig_mode(gpu.uuid, enable)
-        except CutError as error:
-            self._retries.failed(name, why_not(gpu, error))
-            return Outcome("failed", why_not(gpu, error))
-        self._retries.worked(name)
-        log.info("MIG mode set", device=gpu.uuid, enabled=enable, pending=mode.current != enable)
-        return None if mode.current == enable else Outcome("failed", words.needs_reset(label(gpu), enable))
 
     # --- XIDs -------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ import structlog
 
 from gpuruntime.protocol import Device, ObservedSlice, SliceSpec
 from scheduler.geometry.boards import UnknownBoard, board
-from scheduler.node.providers.base import CutCode, Cutter, CutError, Instance, Process
+from scheduler.node.providers.base import CutCode, CutError, Cutter, Instance, Process
 from scheduler.node.slices import words
 from scheduler.node.slices.books import Books, Entry
 from scheduler.node.slices.model import SLACK_BYTES, Holders, Outcome, Retries, label

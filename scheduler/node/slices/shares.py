@@ -56,7 +56,8 @@ class SharesActuator:
                     left.append(entry.observed("quarantined", reason, named=False))
                 else:
                     self._give_back(entry)
-        if gpu.uuid in self._books.daemons and not any(e.kind == "mps" for e in [*self._entries(gpu), *wanted]):
+        kinds = {entry.kind for entry in self._entries(gpu)} | {spec.kind for spec in wanted}
+        if gpu.uuid in self._books.daemons and "mps" not in kinds:
             self._end_daemon(gpu)
         return left
 
@@ -130,36 +131,37 @@ class SharesActuator:
 
     def _daemon(self, gpu: Device) -> tuple[MpsControl | None, str]:
         """The daemon, which answered just now; or why there is none."""
-        if self._cutter is None:
-            return None, words.NO_CUTTER
-        if self._mps_of is None:
-            return None, words.mps_missing(PROGRAM)
+        if self._cutter is None or self._mps_of is None:
+            return None, words.NO_CUTTER if self._cutter is None else words.mps_missing(PROGRAM)
         control = self._mps_of(gpu.uuid)
         if gpu.uuid in self._books.daemons:
             try:
                 control.check()
                 return control, ""
             except MpsError as error:
-                if self._clients(gpu):
-                    log.error("MPS daemon does not serve", device=gpu.uuid, reason=str(error))
-                    return control, words.mps_died(label(gpu))
+                log.error("MPS daemon does not serve", device=gpu.uuid, reason=str(error))
+            if self._clients(gpu):
+                return control, words.mps_died(label(gpu))
+        return control, self._start_daemon(gpu, self._cutter, control)
+
+    def _start_daemon(self, gpu: Device, cutter: Cutter, control: MpsControl) -> str:
+        """Why it could not be started, or empty."""
         name = f"{gpu.uuid} MPS daemon"
         if reason := self._retries.waits(name):
-            return control, reason
+            return reason
         for entry in self._entries(gpu):
             entry.partition = ""
         self._books.note_daemon(gpu.uuid, control.program)
-        self._cutter.set_exclusive(gpu.uuid, True)
+        cutter.set_exclusive(gpu.uuid, True)
         try:
             control.quit()  # one that is there, and answers otherwise than it should
             control.start()
         except MpsError as error:
-            reason = words.mps_silent(label(gpu), str(error))
-            self._retries.failed(name, reason)
-            return control, reason
+            self._retries.failed(name, words.mps_silent(label(gpu), str(error)))
+            return words.mps_silent(label(gpu), str(error))
         self._retries.worked(name)
         log.info("MPS daemon started", device=gpu.uuid, partitions=control.partitioned)
-        return control, ""
+        return ""
 
     def _clients(self, gpu: Device) -> bool:
         held = any(self._holders.holder(entry.slice_id) for entry in self._entries(gpu) if entry.kind == "mps")

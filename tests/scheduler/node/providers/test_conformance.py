@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,7 @@ def test_what_fits_beside_each_other_is_what_the_layouts_say(make: Maker, tmp_pa
         for placement in rules.placements:
             if placement not in members:
                 number = rules.profiles[placement.profile].id or 0
-                assert refusal(lambda: cutter.create(uuid, number, placement.start)) is CutCode.NO_ROOM
+                assert refusal(partial(cutter.create, uuid, number, placement.start)) is CutCode.NO_ROOM
         assert places(rig, uuid) == {(rules.profiles[m.profile].id, m.start) for m in members}
         assert len({found.gi_id for found in cutter.instances(uuid)}) == len(members)
         for found in cutter.instances(uuid):

@@ -45,7 +45,7 @@ def test_a_replica_waits_for_a_slice_with_a_reason(new_bench) -> None:  # type: 
     with pytest.raises(SliceNotReady, match="has not been told"):
         bench.desk.take(spec.slice_id, "rep_1")
     bench.want(spec)
-    with pytest.raises(SliceNotReady, match="Waiting for its slice 3g.40gb on gpu-0: it is being made"):
+    with pytest.raises(SliceNotReady, match=r"Waiting for its slice 3g\.40gb on gpu-0: it is being made"):
         bench.desk.take(spec.slice_id, "rep_1")
     bench.step()
     bench.desk.take(spec.slice_id, "rep_1")
