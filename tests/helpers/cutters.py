@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from helpers.nvml_rig import nvml_over_mock
 from scheduler.node.paths import write_atomically
 from scheduler.node.providers.base import Cutter, Instance, Provider
 from scheduler.node.providers.injections import (
@@ -22,6 +23,8 @@ from scheduler.node.providers.injections import (
 )
 from scheduler.node.providers.simulated import INJECTIONS, SimulatedProvider
 from scheduler.node.providers.simulated_cutter import SimulatedCutter
+
+__all__ = ["DEVICES", "Rig", "SimulatedRig", "nvml_over_mock", "simulated"]
 
 DEVICES = 2
 

@@ -57,6 +57,9 @@ class MockedRig:
     def xid(self, device_uuid: str, code: int, gi_id: int | None = None) -> None:
         self.machine.xid(device_uuid, code, gi_id)
 
+    def lose(self, device_uuid: str, lost: bool = True) -> None:
+        self.machine.set(device_uuid, lost=int(lost))
+
     def reboot(self) -> None:
         self.provider.close()
         self.machine.reboot()

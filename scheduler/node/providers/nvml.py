@@ -55,10 +55,11 @@ class NvmlProvider:
         return self._host
 
     def devices(self, residents: Sequence[Resident]) -> list[Device]:
-        self._xids.collect()
         for _ in range(_ATTEMPTS):
             try:
-                seen = {uuid: self._device(gpu) for uuid, gpu in self._session.gpus().items()}
+                gpus = self._session.gpus()
+                self._xids.collect()
+                seen = {uuid: self._device(gpu) for uuid, gpu in gpus.items()}
             except SessionDown as error:
                 reason = f"no session with the driver: {error}"
             else:
@@ -142,16 +143,14 @@ class NvmlProvider:
             why = f"no table knows this type of GPU (PCI device {gpu.pci_device}), so it is used whole"
             return {"mig": why, "mps": why, "time-slice": why}
         if mode is None:
-            without = "the driver offers no MIG on this GPU"
-            return {"mig": without} | self._no_mps(gpu)
+            return {"mig": "the driver offers no MIG on this GPU", **self._no_mps(gpu)}
         if mode.current != mode.pending:
             after = f"MIG mode turns {'on' if mode.pending else 'off'} with the next reset"
             return dict.fromkeys(KINDS, f"{after}: `nvidia-smi --gpu-reset -i {gpu.uuid}`, with nothing on the GPU")
         stays = self._why_mode_stays(gpu, mode)
-        if mode.current:
-            others: dict[SliceKind, str] = {kind: stays for kind in KINDS if kind != "mig"} if stays else {}
-            return others | self._no_mig(gpu)
-        return ({"mig": stays} if stays else self._no_mig(gpu)) | self._no_mps(gpu)
+        other_mode: tuple[SliceKind, ...] = tuple(kind for kind in KINDS if (kind == "mig") != mode.current)
+        kept = dict.fromkeys(other_mode, stays) if stays else {}
+        return self._no_mig(gpu) | ({} if mode.current else self._no_mps(gpu)) | kept
 
     def _why_mode_stays(self, gpu: Gpu, mode: MigMode) -> str:
         is_now = f"MIG mode is {'on' if mode.current else 'off'}"

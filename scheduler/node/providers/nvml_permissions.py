@@ -25,11 +25,13 @@ GRANTS: dict[Capability, str] = {
     ),
     "configure": (
         "making MIG instances needs /proc/driver/nvidia/capabilities/mig/config and its device in /dev/nvidia-caps:"
-        " run the agent as root, give its user read access to both, or in a container set NVIDIA_MIG_CONFIG_DEVICES=all"
+        " run the agent as root, give its user read access to both, or in a container set"
+        " NVIDIA_MIG_CONFIG_DEVICES=all"
     ),
     "monitor": (
         "seeing MIG instances needs /proc/driver/nvidia/capabilities/mig/monitor and its device in /dev/nvidia-caps:"
-        " run the agent as root, give its user read access to both, or in a container set NVIDIA_MIG_MONITOR_DEVICES=all"
+        " run the agent as root, give its user read access to both, or in a container set"
+        " NVIDIA_MIG_MONITOR_DEVICES=all"
     ),
 }
 _CAP_SYS_ADMIN = 21

@@ -16,7 +16,10 @@ from scheduler.geometry.boards import Board, Profile, boards
 HERE = Path(__file__).parent
 ARCHITECTURES = {"ampere": 7, "hopper": 9, "blackwell": 10}  # NVML_DEVICE_ARCH_*
 # -O1: the mock is built when the tests run. Without a SONAME, so that a library of that name stays apart.
-FLAGS = "-std=c11 -O1 -Wall -Wextra -Werror -Wno-missing-field-initializers -fPIC -fvisibility=hidden -shared -pthread"
+FLAGS = (
+    "-std=c11 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror -Wno-missing-field-initializers"
+    " -fPIC -fvisibility=hidden -shared -pthread"
+)
 
 
 def driver_order(found: Profile, units: int) -> list[int]:

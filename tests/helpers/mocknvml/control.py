@@ -109,7 +109,7 @@ class Machine:
         _function("mock_use")(str(self.path).encode(), caps.encode())
 
     def _call(self, name: str, *arguments: object) -> int:
-        return _function(name)(self._state, *arguments)  # type: ignore[no-any-return]
+        return _function(name)(self._state, *arguments)
 
     def _checked(self, what: str, code: int) -> None:
         if code:
@@ -209,9 +209,7 @@ class Machine:
         """No instance of the GPU can be destroyed for so long, as after a process that dies slowly."""
         self.fail("nvmlGpuInstanceDestroy", IN_USE, seconds=seconds, gpu=gpu)
 
-    def _rule(
-        self, symbol: str, gpu: int | str | None, code: int, after: int, times: int, *seconds: float
-    ) -> None:
+    def _rule(self, symbol: str, gpu: int | str | None, code: int, after: int, times: int, *seconds: float) -> None:
         index = -1 if gpu is None else self.index(gpu)
         microseconds = [int(value * 1e6) for value in seconds]
         if self._call("mock_add_rule", symbol.encode(), index, code, after, times, *microseconds) < 0:

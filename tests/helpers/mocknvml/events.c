@@ -1,5 +1,4 @@
 /* Events: a ring in the shared state, and the sets of this process that wait for them. */
-#define _GNU_SOURCE
 #include "state.h"
 
 #include <time.h>

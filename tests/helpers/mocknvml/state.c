@@ -1,5 +1,4 @@
 /* The mapping of the shared file, the session of this process, and handles. */
-#define _GNU_SOURCE
 #include "state.h"
 
 #include <errno.h>

@@ -66,7 +66,7 @@ def start_of(instance: Any) -> int:
     return int(pynvml.nvmlGpuInstanceGetInfo(instance).placement.start)
 
 
-# --- layouts of the driver's numbers and structures ----------------------------------------------------------------
+# --- layouts of the driver's numbers and structures -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_profile_has_two_numbers(gpu: Any) -> None:
     """The one that asks for it is NVML's, the one that makes it the board's."""
     info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu, 9)
     assert (info.id, info.sliceCount, info.instanceCount, info.multiprocessorCount) == (15, 1, 4, 26)
-    assert (info.name, info.memorySizeMB) == (b"MIG 1g.20gb", board(H100).mig.profile("1g.20gb").memory_mib)
+    assert (info.name, info.memorySizeMB) == ("MIG 1g.20gb", board(H100).mig.profile("1g.20gb").memory_mib)
     count = c_uint(0)
     pynvml.nvmlDeviceGetGpuInstancePossiblePlacements(gpu, 15, None, byref(count))
     found = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
@@ -115,7 +115,7 @@ def test_with_mig_off_only_the_first_version_tells_of_profiles(machine: Machine)
     assert code(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, gpu, 2) == NOT_SUPPORTED
 
 
-# --- what can be where -------------------------------------------------------------------------------------------------
+# --- what can be where ----------------------------------------------------------------------------------------------
 
 
 class Walk:
@@ -146,7 +146,9 @@ class Walk:
     ("key", "more", "states", "maximal"),
     [(H100, (), 723, 78), (A100, ("1g.5gb+me",), 2319, 239), (A30, (), 26, 5), (RTX, (), 26, 5)],
 )
-def test_as_many_states_as_are_known(tmp_path: Path, key: str, more: tuple[str, ...], states: int, maximal: int) -> None:
+def test_as_many_states_as_are_known(
+    tmp_path: Path, key: str, more: tuple[str, ...], states: int, maximal: int
+) -> None:
     machine = Machine.create(tmp_path / "state", [key])
     machine.enable_mig(0)
     machine.activate()
@@ -158,11 +160,11 @@ def test_as_many_states_as_are_known(tmp_path: Path, key: str, more: tuple[str, 
 
 
 @pytest.fixture(scope="module")
-def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def walked(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     machine = Machine.create(tmp_path_factory.mktemp("walked") / "state", [RTX, A100])
     for index in range(2):
         machine.enable_mig(index)
-    yield machine
+    return machine
 
 
 @settings(max_examples=60)
@@ -230,7 +232,7 @@ def test_ids_are_nodes_of_a_tree(gpu: Any) -> None:
     assert (pynvml.nvmlGpuInstanceGetInfo(upper).id, id_at(5, 0, 4)) == (1, 2)
 
 
-# --- what goes before what ---------------------------------------------------------------------------------------------
+# --- what goes before what ------------------------------------------------------------------------------------------
 
 
 def test_an_instance_is_a_device_only_with_a_compute_instance(gpu: Any) -> None:
@@ -296,7 +298,7 @@ def test_compute_instances_share_an_instances_slices(gpu: Any) -> None:
         pynvml.nvmlGpuInstanceDestroy(instance)
     third = make(gpu, 9, 0, 4)
     one = pynvml.nvmlGpuInstanceCreateComputeInstance(third, 0)
-    assert pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(third, 0, 0).name == b"MIG 1c.3g.40gb"
+    assert pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(third, 0, 0).name == "MIG 1c.3g.40gb"
     assert code(pynvml.nvmlGpuInstanceCreateComputeInstance, third, 2) == NO_ROOM
     pynvml.nvmlComputeInstanceDestroy(one)
     assert code(pynvml.nvmlGpuInstanceCreateComputeInstance, third, 2) == 0
@@ -348,7 +350,7 @@ def test_memory_is_the_instances_and_the_first_version_counts_the_reserve(machin
     assert new.total > board(H100).memory_bytes
 
 
-# --- MIG mode ----------------------------------------------------------------------------------------------------------
+# --- MIG mode -------------------------------------------------------------------------------------------------------
 
 
 def test_hopper_switches_at_once_and_loses_the_mode_with_its_driver(machine: Machine) -> None:

@@ -90,7 +90,7 @@ def test_a_process_that_dies_within_a_call_holds_up_nobody(machine: Machine, gpu
     assert code(make, gpu, 0) == 0
 
 
-# --- events ------------------------------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------------------------
 
 
 def test_an_xid_says_whose_it_is(machine: Machine, gpu: Any) -> None:
@@ -127,7 +127,7 @@ def test_who_waits_hears_of_another_tools_change(machine: Machine, gpu: Any) -> 
     assert (event.eventType, event.gpuInstanceId) == (0x100, 4)
 
 
-# --- failures ----------------------------------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------------------------
 
 
 def test_a_call_can_fail_once_with_or_without_its_work_done(machine: Machine, gpu: Any) -> None:

@@ -53,7 +53,7 @@ def first(provider: NvmlProvider) -> Device:
     return provider.devices([])[0]
 
 
-# --- what is offered ---------------------------------------------------------------------------------------------------
+# --- what is offered ------------------------------------------------------------------------------------------------
 
 
 def test_inventory(machine: Machine, provider: NvmlProvider) -> None:
@@ -104,7 +104,7 @@ def test_memory_and_use_of_a_gpu_that_is_cut(machine: Machine, provider: NvmlPro
     assert made.memory_bytes == board(H100).mig.profile("3g.40gb").memory_bytes + (128 << 20)  # a live reading
 
 
-# --- health ------------------------------------------------------------------------------------------------------------
+# --- health ---------------------------------------------------------------------------------------------------------
 
 
 def test_signals(machine: Machine, provider: NvmlProvider) -> None:
@@ -129,9 +129,7 @@ def test_signals(machine: Machine, provider: NvmlProvider) -> None:
     assert signals.epoch != calm.epoch
 
 
-def test_one_off_the_bus_is_lost_alone_and_comes_back_with_the_driver(
-    machine: Machine, provider: NvmlProvider
-) -> None:
+def test_one_off_the_bus_is_lost_alone_and_comes_back_with_the_driver(machine: Machine, provider: NvmlProvider) -> None:
     uuid, epoch = first(provider).uuid, first(provider).signals.epoch  # type: ignore[union-attr]
     machine.fall_off(0)
     lost, other, _ = provider.devices([])
@@ -169,7 +167,7 @@ def test_xids_are_heard_again_after_a_reload(machine: Machine, provider: NvmlPro
     assert found[-1] == (uuid, 31, 9)
 
 
-# --- no driver ---------------------------------------------------------------------------------------------------------
+# --- no driver ------------------------------------------------------------------------------------------------------
 
 
 def test_a_driver_that_goes_is_tried_again_less_and_less_often(
@@ -229,7 +227,7 @@ def test_an_agent_without_a_driver_ends_with_one_sentence(tmp_path: Path, machin
     assert "modprobe nvidia" in line
 
 
-# --- permissions -------------------------------------------------------------------------------------------------------
+# --- permissions ----------------------------------------------------------------------------------------------------
 
 
 def test_what_nvml_refuses_is_told_until_it_is_granted(machine: Machine, provider: NvmlProvider) -> None:

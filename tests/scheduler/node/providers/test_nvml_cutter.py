@@ -231,8 +231,7 @@ def test_an_agent_killed_between_two_calls_leaves_what_the_next_completes(
     """A process of its own, which the second half of its making kills."""
     machine.slow("nvmlGpuInstanceCreateComputeInstance", 30)
     text = (
-        "from scheduler.node.providers.nvml import NvmlProvider\n"
-        f"NvmlProvider(node='n').cutter.create({gpu!r}, 9, 4)"
+        f"from scheduler.node.providers.nvml import NvmlProvider\nNvmlProvider(node='n').cutter.create({gpu!r}, 9, 4)"
     )
     environment = {**os.environ, **machine.environment, "PYTHONPATH": os.getcwd()}
     with subprocess.Popen([sys.executable, "-c", text], env=environment) as child:
@@ -244,4 +243,3 @@ def test_an_agent_killed_between_two_calls_leaves_what_the_next_completes(
     (half,) = cutter.instances(gpu)
     assert half.uuid == ""
     assert cutter.create(gpu, 9, 4).gi_id == half.gi_id
-
