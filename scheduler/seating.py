@@ -33,7 +33,7 @@ LONGEST_RETRY_S = 600.0
 # Of so many decisions of one tick the candidates are kept, and of so many refusals that stay as they were: judging a
 # fleet for each of thousands takes too long.
 MOST_JUDGED = 100
-MOST_JUDGED_AGAIN = 8
+MOST_JUDGED_AGAIN = 2
 
 
 class Crew:

@@ -55,6 +55,7 @@ class Layouts:
         self.names = tuple(profile.name for profile in self.profiles)
         self.placements: tuple[Placement, ...] = tuple(self._placements())
         self._additions_of: dict[int, tuple[Placement, ...]] = {}
+        self._occupied_by: dict[int, int] = {}
         self._at = {(self.names[p.profile], p.start): p for p in self.placements}
         self._conflicts = tuple(self._conflicts_of(p) for p in self.placements)
 
@@ -116,7 +117,10 @@ class Layouts:
 
     def occupied(self, state: int) -> int:
         """The units that are taken, one bit each."""
-        return sum(p.units for p in self.members(state))
+        found = self._occupied_by.get(state)
+        if found is None:
+            found = self._occupied_by[state] = sum(p.units for p in self.members(state))
+        return found
 
     def free_units(self, state: int) -> int:
         return self.units - self.occupied(state).bit_count()

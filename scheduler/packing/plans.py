@@ -123,16 +123,23 @@ def paired(before: Iterable[Seat], after: Iterable[Seat], demands: Mapping[str, 
 
 def with_bursts(seats: Iterable[Seat], demands: Mapping[str, Demand]) -> tuple[Seat, ...]:
     """The same seats, each marked whether it is beyond the guarantee: the oldest, and of them the largest, are not."""
+    seats = tuple(seats)
+    beyond = beyond_guarantee(seats, demands)
+    return tuple(replace(seat, burst=seat.replica in beyond) for seat in seats)
+
+
+def beyond_guarantee(seats: Iterable[Seat], demands: Mapping[str, Demand]) -> set[str]:
+    """The replicas that are: all of a demand that is not among ``demands``."""
     by_demand: dict[str, list[Seat]] = {}
     for seat in seats:
         by_demand.setdefault(seat.demand, []).append(seat)
-    found: list[Seat] = []
+    found: set[str] = set()
     for name, mine in by_demand.items():
         demand, served = demands.get(name), 0.0
         rates = demand.rates if demand is not None else {}
         ranked = sorted(mine, key=lambda one: (one.since, -rates.get(one.slot, 0.0), one.replica))
         for count, seat in enumerate(ranked):
-            needed = demand is not None and (served < demand.guaranteed * (1 - _EPS) or count < demand.min_replicas)
-            found.append(replace(seat, burst=not needed))
+            if demand is None or (served >= demand.guaranteed * (1 - _EPS) and count >= demand.min_replicas):
+                found.add(seat.replica)
             served += rates.get(seat.slot, 0.0)
-    return tuple(found)
+    return found

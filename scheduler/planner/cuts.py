@@ -11,7 +11,7 @@ from scheduler.packing.books import Books, Room, table_of
 from scheduler.packing.mixes import Item, Worth, cheapest
 from scheduler.packing.model import ENOUGH, Demand, Seat, Slot, Spread, part_of_gpu, profile_of
 from scheduler.packing.online import Choice, Placer, Policy
-from scheduler.packing.refusals import Refusal, slots_here, smallest, why_no_place, why_not_in, why_not_on
+from scheduler.packing.refusals import Refusal, slots_here, smallest, why_no_place, why_not_in
 from scheduler.planner.fleet import GOING
 
 # Costs stay below; a score falls with the cost from 1 to 0.
@@ -120,22 +120,30 @@ class Cuts:
         """How each GPU looks to one more replica; GPUs that look alike are judged once."""
         here = slots_here(self.books, demand) if demand is not None else []
         rooms: dict[Room, Verdict] = {}
+        refused: dict[tuple[Room, str], Verdict] = {}
 
         def of(gpu: str) -> Verdict:
             room = self.books.room(gpu)
-            if demand is None:
-                return _refused(room, here, _UNKNOWN)
-            if room not in rooms:
+            why = self._elsewhere(demand, gpu, promised)
+            if why:
+                if (room, why) not in refused:
+                    refused[room, why] = _refused(room, here, why)
+                return refused[room, why]
+            if demand is not None and room not in rooms:
                 rooms[room] = self._verdict(demand, here, slots, room, burst)
-            found = rooms[room]
-            if gpu in self.closed:
-                return _refused(room, here, self.closed[gpu])
-            why = why_not_on(self.books, demand, here, self.books.gpu(gpu), promised=promised)
-            if why in (Refusal.CLOSED, Refusal.NEAR, Refusal.PROMISED):
-                return _refused(room, here, why.of_one(demand, room))
-            return found
+            return rooms[room]
 
         return of
+
+    def _elsewhere(self, demand: Demand | None, gpu: str, promised: Collection[str]) -> str:
+        """Why it may not have ``gpu``, whatever is free there."""
+        if demand is None:
+            return _UNKNOWN
+        if gpu in self.closed:
+            return self.closed[gpu]
+        near = self.books.too_near(demand.id, demand.spread, self.books.gpu(gpu))
+        refusal = Refusal.NEAR if near else Refusal.PROMISED if gpu in promised else None
+        return refusal.of_one(demand, self.books.room(gpu)) if refusal is not None else ""
 
     def _verdict(self, demand: Demand, here: list[Slot], wanted: Collection[Slot], room: Room, burst: bool) -> Verdict:
         preferred = self.placer.best_in(demand, room, wanted) if wanted else None

@@ -13,7 +13,7 @@ from dataclasses import replace
 from scheduler.geometry.layouts import layouts
 from scheduler.packing.books import Books, Illegal
 from scheduler.packing.model import Demand, Fleet, Gpu, Seat
-from scheduler.packing.plans import with_bursts
+from scheduler.packing.plans import beyond_guarantee
 from scheduler.world import Device, Node, Replica
 
 # The demand of a seat that is going: nobody has to keep away from it.
@@ -118,40 +118,45 @@ def _seats(
     odd: dict[str, str],
 ) -> Iterator[Seat]:
     """``odd`` is told of GPUs on which somebody sits without a place."""
-    counted: list[Seat] = []
-    others: list[Seat] = []
     replicas = tuple(replicas)
-    since = {replica.id: replica.created_at for replica in replicas}
-    known = {replica.id for replica in replicas if replica.run}
-    # Nobody who moves gives way to others meanwhile.
-    replaced = {replica.replaces for replica in replicas if replica.run}
-    for replica in replicas:
-        gpu = replica.device
-        if gpu is None or gpu not in gpus:
+    sitting = [replica for replica in replicas if replica.device in gpus]
+    beyond = _beyond(replicas, demands, leaving) if demands is not None else set()
+    for replica in sitting:
+        if replica.device is None:
             continue
         if replica.place is None:
-            odd[gpu] = f"{replica.id} sits there from before it was cut"
+            odd[replica.device] = f"{replica.id} sits there from before it was cut"
             continue
         demand = demands.get(replica.deployment) if demands is not None else None
-        seat = Seat(
+        is_going = replica.id in leaving or not replica.run
+        yield Seat(
             replica=replica.id,
-            demand=replica.deployment,
+            demand=GOING if is_going else replica.deployment,
             trust=trust_of(replica, demand),
-            gpu=gpu,
+            gpu=replica.device,
             slot=replica.place.slot,
             start=replica.place.start,
-            since=replica.created_at + (0.0 if _serves(replica) else _LATER_S),
-            burst=replica.place.burst,
+            since=replica.created_at,
+            burst=replica.id in beyond if demands is not None else replica.place.burst,
         )
-        if replica.id in leaving or not replica.run:
-            others.append(replace(seat, demand=GOING, burst=False))
-        elif demands is None:
-            others.append(seat)
-        elif demand is None or replica.replaces in known:
-            others.append(replace(seat, burst=False))
-        else:
-            counted.append(seat)
-    for seat in with_bursts(counted, demands or {}):
-        others.append(replace(seat, burst=seat.burst and seat.replica not in replaced))
-    for seat in others:
-        yield replace(seat, since=since[seat.replica])
+
+
+def _beyond(replicas: tuple[Replica, ...], demands: Mapping[str, Demand], leaving: Collection[str]) -> set[str]:
+    """Replicas beyond their deployment's guarantee. Nobody who moves is: it does not give way to others meanwhile."""
+    known = {replica.id for replica in replicas if replica.run}
+    replaced = {replica.replaces for replica in replicas if replica.run}
+    counted = [
+        Seat(
+            replica=one.id,
+            demand=one.deployment,
+            trust="",
+            gpu=one.device,
+            slot=one.place.slot,
+            start=one.place.start,
+            since=one.created_at + (0.0 if _serves(one) else _LATER_S),
+        )
+        for one in replicas
+        if one.place is not None and one.device is not None and one.run and one.id not in leaving
+        if one.deployment in demands and one.replaces not in known
+    ]
+    return beyond_guarantee(counted, demands) - replaced
