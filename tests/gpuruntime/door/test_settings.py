@@ -7,12 +7,14 @@ from dataclasses import fields
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from gpuruntime.door.backends import make_backend
 from gpuruntime.door.settings import read_settings
 from gpuruntime.engine.backend import NativeBackend
 from gpuruntime.engine.config import EngineConfig
 from gpuruntime.protocol import EngineSettings, RuntimeConfig
+from helpers.tiny_llama import write_tiny_llama
 
 
 async def test_options_reach_the_engine(tmp_path: Path) -> None:
@@ -55,3 +57,22 @@ def test_the_wire_and_the_engine_agree_on_defaults() -> None:
     own = {field.name: field.default for field in fields(EngineConfig)}
     shared = ("kv_dtype", "attention_sinks", "attention_window", "request_timeout_s", "speculation", "max_drafts")
     assert {name: getattr(wire, name) for name in shared} == {name: own[name] for name in shared}
+
+
+async def test_an_engine_that_would_outgrow_its_slice_is_not_started(tmp_path: Path) -> None:
+    write_tiny_llama(tmp_path)
+    kv_bytes = 64 << 20
+    config = RuntimeConfig(
+        replica_id="rep_1",
+        deployment="d",
+        model_path=str(tmp_path),
+        served_model_name="d",
+        token="t",
+        run_file="/r",
+        device_memory_bytes=kv_bytes,
+        engine=EngineSettings(dtype="fp32", kv_bytes=kv_bytes),
+    )
+    with pytest.raises(ValueError, match="and its slice has 64 MiB"):
+        await make_backend(config)
+    config.device_memory_bytes = 1 << 30
+    await make_backend(config)
