@@ -21,7 +21,12 @@ class MockedRig:
         self.machine = Machine.create(folder / "nvml-state", [board] * devices)
         self.uuids = list(self.machine.uuids)
         self._leaked: list[tuple[str, int]] = []
+        self._boot = 1
         self.provider = self._start()
+
+    @property
+    def boot(self) -> str:
+        return f"boot-{self._boot}"
 
     def _start(self) -> NvmlProvider:
         self.machine.activate()
@@ -61,6 +66,7 @@ class MockedRig:
         self.machine.set(device_uuid, lost=int(lost))
 
     def reboot(self) -> None:
+        self._boot += 1
         self.provider.close()
         self.machine.reboot()
         self.provider = self._start()

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from helpers.cutters import SimulatedRig
+from helpers.cutters import simulated
 from helpers.slices import KeeperBench
 from scheduler.node.slices import model
 from scheduler.node.slices.keeper import end_daemons
@@ -19,11 +20,17 @@ def _tries_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def new_bench(tmp_path: Path) -> Iterator[NewBench]:
+def make_rig() -> Callable[..., Any]:
+    """A maker of ``helpers.cutters``; modules whose tests are quick go through several."""
+    return simulated
+
+
+@pytest.fixture
+def new_bench(tmp_path: Path, make_rig: Callable[..., Any]) -> Iterator[NewBench]:
     made: list[KeeperBench] = []
 
     def make(board: str = "h100-sxm-80gb") -> KeeperBench:
-        made.append(KeeperBench(SimulatedRig(tmp_path / "devices", board), tmp_path / "agent"))
+        made.append(KeeperBench(make_rig(tmp_path / "devices", board), tmp_path / "agent"))
         return made[-1]
 
     (tmp_path / "agent").mkdir()

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from helpers.cutters import nvml_over_mock, simulated
 from helpers.slices import GIB, KeeperBench, slice_spec
 from scheduler.node.providers.base import CutCode, CutError, MigMode
 from scheduler.node.slices.model import SliceNotReady
+
+
+@pytest.fixture(params=[simulated, nvml_over_mock], ids=lambda maker: maker.__name__)
+def make_rig(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    return request.param  # type: ignore[no-any-return]
 
 
 def there(bench: KeeperBench, device: int = 0) -> set[tuple[int, int]]:
