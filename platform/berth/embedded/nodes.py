@@ -69,8 +69,15 @@ def ensure_node(node: AgentNode, given_token: str) -> str:
 
 
 def states_with_runtimes(home: Home) -> list[Path]:
-    """The agents' folders that name a runtime, also of a node that this run no longer has."""
-    return [state for state in (home.node, *home.nodes.glob("*")) if any(state.glob("run/*.pid"))]
+    """The agents' folders that name a runtime or an MPS daemon, also of a node that this run no longer has."""
+    states = (home.node, *home.nodes.glob("*"))
+    return [state for state in states if any(state.glob("run/*.pid")) or _names_daemons(state)]
+
+
+def _names_daemons(state: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return bool(json.loads((state / "slices.json").read_text())["daemons"])
+    return False
 
 
 def kill_runtimes(states: Iterable[Path]) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,23 @@ from aiohttp import web
 import gpuruntime.protocol as wire
 from gpuruntime.process import process_start_time
 from helpers.tiny_llama import write_tiny_llama
+from scheduler.geometry.boards import board
 from scheduler.node.paths import StateDir
 from scheduler.node.stopall import stop_all
 
 TOKEN = "node-token"
 REPOSITORY = Path(__file__).parents[3]
+FLEET = """
+[[node]]
+name = "sim-b"
+cpu_count = 32
+[[node.gpu]]
+name = "By hand"
+memory_gb = 40
+units = 8
+[[node.gpu]]
+board = "h100-sxm-80gb"
+"""
 
 
 class ControlPlane:
@@ -88,8 +100,8 @@ class ControlPlane:
             pass
         return socket
 
-    async def want(self, generation: int, *replicas: wire.ReplicaSpec) -> None:
-        desired = wire.Desired(generation=generation, replicas=list(replicas))
+    async def want(self, generation: int, *replicas: wire.ReplicaSpec, slices: Sequence[wire.SliceSpec] = ()) -> None:
+        desired = wire.Desired(generation=generation, replicas=list(replicas), slices=list(slices))
         self.desired = max(self.desired, desired, key=lambda each: each.generation)
         for socket in self._sockets:
             await socket.send_str(wire.encode(desired))
@@ -184,6 +196,10 @@ def tiny(model: Path, **changes: Any) -> wire.ReplicaSpec:
     return wire.ReplicaSpec(**{**values, **changes})
 
 
+def environment_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/environ").read_text().split("\0")
+
+
 async def test_from_a_model_at_the_control_plane_to_an_answer(control: ControlPlane, node: Node, model: Path) -> None:
     await control.want(2, tiny(model))
     await node.start()
@@ -268,20 +284,52 @@ async def test_damaged_model_is_a_reason_and_is_tried_again(control: ControlPlan
     await control.until_state("ready", 40)
 
 
-async def test_simulated_node_runs_real_runtimes(control: ControlPlane, node: Node, model: Path) -> None:
-    fleet = REPOSITORY / "examples" / "fleets" / "two-nodes.toml"
-    await node.start("--name", "sim-b", "--provider", "simulated", "--simulated-file", str(fleet))
+async def test_simulated_node_runs_real_runtimes_on_their_slices(
+    control: ControlPlane, node: Node, model: Path, tmp_path: Path
+) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text(FLEET)
+    arguments = ["--name", "sim-b", "--provider", "simulated", "--simulated-file", str(fleet)]
+    await node.start(*arguments)
     await control.until(lambda: control.observed is not None)
     hello = control.hellos[0]
     assert (hello.node, hello.provider, hello.cpu_count) == ("sim-b", "simulated", 32)
-    assert [(d.index, d.kind, d.memory_bytes, d.units) for d in hello.devices] == [
-        (0, "simulated", 40 << 30, 8),
-        (1, "simulated", 40 << 30, 8),
+    h100 = board("h100-sxm-80gb")
+    assert [(d.index, d.kind, d.memory_bytes, d.units, d.board) for d in hello.devices] == [
+        (0, "simulated", 40 << 30, 8, ""),
+        (1, "simulated", h100.memory_bytes, h100.units, "h100-sxm-80gb"),
     ]
-    await control.want(2, tiny(model, device_uuid=hello.devices[1].uuid))
-    await control.until_state("ready", 40)
+    profile = h100.mig.profile("3g.40gb")
+    slice_ = wire.SliceSpec(
+        slice_id="slc_1",
+        device_uuid=hello.devices[1].uuid,
+        kind="mig",
+        profile=profile.name,
+        profile_id=profile.id,
+        start=4,
+        size=profile.size,
+        of_units=h100.mig.units,
+        memory_bytes=profile.memory_bytes,
+    )
+    await control.want(2, tiny(model, device_uuid=slice_.device_uuid, slice_id="slc_1"), slices=[slice_])
+    ready = await control.until_state("ready", 40)
+    assert control.observed is not None
+    (seen,) = control.observed.slices
+    assert (seen.slice_id, seen.state, seen.profile, seen.start) == ("slc_1", "ready", "3g.40gb", 4)
+    assert f"CUDA_VISIBLE_DEVICES={seen.uuid}" in environment_of(ready.pid)
     used = await control.until(lambda: control.observed and [d.memory_used_bytes for d in control.observed.devices])
     assert used == [0, 1 << 28]
+
+    # An error of its own on its slice, as the driver would tell of it, while the agent that made the slice is gone.
+    await node.kill()
+    control.observed = None
+    await node.start(*arguments)
+    assert (await control.until_state("ready")).pid == ready.pid
+    (node.state.root / "injections.json").write_text('{"xids": [{"device": 1, "code": 31, "gi_id": 2}]}')
+    again = await control.until(lambda: (row := control.seen()) and row.state == "ready" and row.restarts == 1 and row)
+    assert again.pid != ready.pid
+    await control.want(3)
+    await control.until(lambda: control.observed is not None and not control.observed.slices)
 
 
 @pytest.mark.parametrize(
