@@ -50,12 +50,13 @@ class _Taken:
 
 
 class Books:
-    """Seats of ``fleet``, which must be legal; ``put`` and ``take`` change them. ``buckets``: GPUs by their room.
+    """Seats of ``fleet``; ``put`` and ``take`` change them. ``buckets``: GPUs by their room.
 
-    Raises ``Illegal`` for a seat, and ``LookupError`` for blocked instances, that cannot be.
+    Raises ``Illegal`` for a seat, and ``LookupError`` for blocked instances, that cannot be. ``odd``: takes the seats
+    that cannot be instead, for who looks at a world that somebody else made.
     """
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, odd: list[Seat] | None = None) -> None:
         self.fleet = fleet
         self.seats: dict[str, Seat] = {}
         self.buckets: dict[Room, set[int]] = {}
@@ -65,12 +66,17 @@ class Books:
         self._near: dict[str, Counter[tuple[Spread, str]]] = {}
         self.active: Counter[str] = Counter()
         for number, gpu in enumerate(fleet.gpus):
-            room = _room_without_seats(gpu)
-            self._taken[gpu.id] = _Taken(gpu, number, room, {})
-            if gpu.takes_new:
-                self.buckets.setdefault(room, set()).add(number)
+            self._taken[gpu.id] = _Taken(gpu, number, _room_without_seats(gpu), {})
         for seat in fleet.seats:
-            self.put(seat, Spread.NONE)
+            try:
+                self._sit(seat, self._checked(seat, Spread.NONE))
+            except (Illegal, LookupError):
+                if odd is None:
+                    raise
+                odd.append(seat)
+        for taken in self._taken.values():
+            if taken.gpu.takes_new:
+                self.buckets.setdefault(taken.room, set()).add(taken.number)
 
     # --- looking --------------------------------------------------------------------------------------------------
 
@@ -88,13 +94,21 @@ class Books:
 
     def too_near(self, demand: str, spread: Spread, gpu: Gpu) -> bool:
         """Whether a replica of ``demand`` sits where ``spread`` allows no second."""
-        near = self._near.get(demand)
-        return near is not None and spread is not Spread.NONE and near[spread, _where(gpu, spread)] > 0
+        return spread is not Spread.NONE and self.neighbours(demand, spread, gpu) > 0
 
     def neighbours(self, demand: str, spread: Spread, gpu: Gpu) -> int:
-        """How many replicas of ``demand`` share ``gpu``'s node or fault domain."""
+        """How many replicas of ``demand`` share ``gpu``, its node or its fault domain."""
+        mine = self._of.get(demand)
+        if not mine:
+            return 0
         near = self._near.get(demand)
-        return near[spread, _where(gpu, spread)] if near is not None else 0
+        if near is None:  # counted when somebody asks
+            near = self._near[demand] = Counter()
+            for seat in mine.values():
+                there = self._taken[seat.gpu].gpu
+                for each in (Spread.GPU, Spread.NODE, Spread.DOMAIN):
+                    near[each, _where(there, each)] += 1
+        return near[spread, _where(gpu, spread)]
 
     def why_not(self, seat: Seat, spread: Spread) -> str:
         """Why ``seat`` cannot be put; empty where it can."""
@@ -111,19 +125,29 @@ class Books:
 
     def put(self, seat: Seat, spread: Spread = Spread.NONE) -> None:
         """Raises ``Illegal``."""
+        room = self._checked(seat, spread)
+        taken = self._taken[seat.gpu]
+        before = taken.room
+        self._sit(seat, room)
+        self._moved(taken, before)
+
+    def _checked(self, seat: Seat, spread: Spread) -> Room:
+        """The room once ``seat`` is there. Raises ``Illegal``."""
         reason = self.why_not(seat, spread)
         if reason:
             raise Illegal(reason)
-        taken = self._taken[seat.gpu]
-        bit = 1 << _placement(seat).index
+        room = self._taken[seat.gpu].room
         trust = "" if seat.slot.kind.mixes_trust else seat.trust
-        self._change(taken, taken.room._replace(kind=seat.slot.kind, trust=trust, state=taken.room.state | bit))
+        state = room.state | 1 << _placement(seat).index
+        return Room(room.board, room.kinds, seat.slot.kind, trust, state, room.blocked)
+
+    def _sit(self, seat: Seat, room: Room) -> None:
+        taken = self._taken[seat.gpu]
+        taken.room = room
         taken.seats[seat.replica] = seat
         self.seats[seat.replica] = seat
         self._of.setdefault(seat.demand, {})[seat.replica] = seat
-        near = self._near.setdefault(seat.demand, Counter())
-        for spread_ in (Spread.GPU, Spread.NODE, Spread.DOMAIN):
-            near[spread_, _where(taken.gpu, spread_)] += 1
+        self._near.pop(seat.demand, None)
         self.active[seat.slot.board] += len(taken.seats) == 1
 
     def take(self, replica: str) -> Seat:
@@ -132,22 +156,21 @@ class Books:
         taken = self._taken[seat.gpu]
         del taken.seats[replica]
         del self._of[seat.demand][replica]
-        state = taken.room.state & ~(1 << _placement(seat).index)
-        self._change(taken, taken.room._replace(state=state) if taken.seats else _room_without_seats(taken.gpu))
-        near = self._near[seat.demand]
-        for spread in (Spread.GPU, Spread.NODE, Spread.DOMAIN):
-            near[spread, _where(taken.gpu, spread)] -= 1
+        self._near.pop(seat.demand, None)
+        before, state = taken.room, taken.room.state & ~(1 << _placement(seat).index)
+        taken.room = before._replace(state=state) if taken.seats else _room_without_seats(taken.gpu)
         self.active[seat.slot.board] -= not taken.seats
+        self._moved(taken, before)
         return seat
 
-    def _change(self, taken: _Taken, room: Room) -> None:
+    def _moved(self, taken: _Taken, before: Room) -> None:
+        """From the bucket of the room that it had to the one of what it has."""
         if taken.gpu.takes_new:
-            bucket = self.buckets[taken.room]
+            bucket = self.buckets[before]
             bucket.discard(taken.number)
             if not bucket:
-                del self.buckets[taken.room]
-            self.buckets.setdefault(room, set()).add(taken.number)
-        taken.room = room
+                del self.buckets[before]
+            self.buckets.setdefault(taken.room, set()).add(taken.number)
 
     # --- the whole ------------------------------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ class Placer:
     def best_in(
         self, demand: Demand, room: Room, slots: Iterable[Slot] | None = None
     ) -> tuple[float, Slot, int] | None:
-        """Cost, slot and start of the cheapest seat in a GPU with ``room``, reserved or not; None where there is none."""
+        """Cost, slot and start of the cheapest seat in a GPU with ``room``, reserved or not; None if there is none."""
         found: tuple[float, Slot, int] | None = None
         for slot in demand.rates if slots is None else slots:
             best = self._best(demand, slot, room) if self._suits(demand, slot) else None

@@ -121,7 +121,7 @@ class _Look:
 
     def at(self, move: Move, since: float) -> _Status:
         line = self._line(move.replica)
-        if not line:
+        if not line or move.deployment not in self.deployments:
             return _Status()
         moved = next((one for one in line if (one.device, _spot(one)) == (move.gpu, _spot_of(move.place))), None)
         if moved is not None:

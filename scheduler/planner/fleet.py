@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from scheduler.geometry.layouts import layouts
-from scheduler.packing.books import Books, Illegal
+from scheduler.packing.books import Books
 from scheduler.packing.model import Demand, Fleet, Gpu, Seat
 from scheduler.packing.plans import beyond_guarantee
 from scheduler.world import Device, Node, Replica
@@ -55,18 +55,16 @@ def books_of(
                 gpu, odd = _gpu(node, device)
                 closed[gpu.id] = reason or device.unfit or ("it is being emptied" if device.leaving else "") or odd
                 gpus.append(replace(gpu, takes_new=not closed[gpu.id]))
-    books = Books(Fleet(tuple(gpus), (), cached))
-    odd_ones: dict[str, str] = {}
-    for seat in _seats({gpu.id for gpu in gpus}, replicas, demands, leaving, odd_ones):
-        try:
-            books.put(seat)
-        except (Illegal, LookupError):
-            odd_ones[seat.gpu] = f"{seat.replica} sits where no table allows it to be"
-    if odd_ones:
-        fleet = books.snapshot()
-        closed |= {gpu: closed[gpu] or reason for gpu, reason in odd_ones.items()}
-        shut = tuple(replace(gpu, takes_new=gpu.takes_new and gpu.id not in odd_ones) for gpu in fleet.gpus)
-        books = Books(replace(fleet, gpus=shut))
+    fleet, oddities = Fleet(tuple(gpus), (), cached), dict[str, str]()
+    where = {gpu.id for gpu in gpus}
+    misplaced: list[Seat] = []
+    seats = tuple(_seats(where, replicas, demands, leaving, oddities))
+    books = Books(replace(fleet, seats=seats), misplaced)
+    oddities |= {seat.gpu: f"{seat.replica} sits where no table allows it to be" for seat in misplaced}
+    if oddities:
+        closed |= {gpu: closed[gpu] or reason for gpu, reason in oddities.items()}
+        shut = tuple(replace(gpu, takes_new=gpu.takes_new and gpu.id not in oddities) for gpu in gpus)
+        books = Books(replace(books.snapshot(), gpus=shut))
     return books, {gpu: reason for gpu, reason in closed.items() if reason}
 
 

@@ -38,6 +38,8 @@ class SimulatedFleet(Simulation):
         self.plan: Json | None = None
         self.done, self.since, self.deployed = 0, NOW, 0
         self.ended: dict[str, int] = {"done": 0, "abandoned": 0}
+        for _ in range(30):
+            self._deploy()
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
