@@ -10,6 +10,7 @@ then can be cut as that board can, or it has a name, a memory and equal shares o
     [[node.gpu]]
     board = "h100-sxm-80gb"
     count = 8               # optional, 1
+    kinds = ["whole", "mps"]    # optional, what it can be: all of whole, mig, mps, time-slice
     [[node.gpu]]
     name = "A large one"
     memory_gb = 80
@@ -75,13 +76,22 @@ def _of_board(gpu: dict[str, Any], path: Path) -> dict[str, Any]:
         found = board(_text(gpu, "board", path))
     except UnknownBoard as error:
         raise ProviderError(f"{path}: {error}") from None
+    kinds = _kinds(gpu, path)
     return {
         "name": found.name,
         "memory_bytes": found.memory_bytes,
         "units": found.units,
         "board": found.key,
-        "kinds": list(KINDS),
+        "kinds": kinds,
+        "unable": {kind: "the fleet's file leaves it out" for kind in KINDS if kind not in kinds},
     }
+
+
+def _kinds(gpu: dict[str, Any], path: Path) -> list[SliceKind]:
+    wanted = gpu.get("kinds", list(KINDS))
+    if not isinstance(wanted, list) or not wanted or not set(wanted) <= set(KINDS):
+        raise ProviderError(f"{path}: 'kinds' is {wanted!r}; it must name some of {', '.join(KINDS)}")
+    return [kind for kind in KINDS if kind in wanted]
 
 
 def _by_hand(gpu: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -41,6 +41,7 @@ def test_every_example_describes_its_nodes(path: Path) -> None:
     [
         ('board = "h100"', "no GPU type 'h100'; known are a30-24gb"),
         ('board = "h200-141gb"\nunits = 8', "takes units from the table; remove it here"),
+        ('board = "a30-24gb"\nkinds = ["half"]', "it must name some of whole, mig, mps, time-slice"),
         ('name = "x"', "'memory_gb' is None; it must be a number above 0"),
     ],
 )
@@ -49,6 +50,13 @@ def test_what_is_wrong_is_named(tmp_path: Path, gpu: str, said: str) -> None:
     path.write_text(f"{HEAD}[[node.gpu]]\n{gpu}\n")
     with pytest.raises(ProviderError, match=said):
         read_node(path, "n")
+
+
+def test_a_board_is_what_the_file_lets_it_be(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.toml"
+    path.write_text(f'{HEAD}[[node.gpu]]\nboard = "a30-24gb"\nkinds = ["mps", "whole"]\n')
+    (device,) = read_node(path, "n")[0]
+    assert (device.kinds, sorted(device.unable)) == (["whole", "mps"], ["mig", "time-slice"])
 
 
 def test_tables_for_others_are_left_to_them(tmp_path: Path) -> None:
