@@ -84,7 +84,7 @@ def carry_out(
     if plan is None:
         return None
     since = (plan.wave_since or plan.at).timestamp()
-    step = advance(plan.waves, plan.wave, since, observed, desired, now)
+    step = advance(plan.waves, observed, desired, now, done=plan.wave, since=since)
     for action in (*step.begin, *step.drop):
         act(action)
     at = datetime.fromtimestamp(now, UTC)
