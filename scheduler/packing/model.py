@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cache
 from typing import NamedTuple
 
 from scheduler.geometry.boards import CutName, Profile, board
@@ -68,10 +69,12 @@ class Slot(NamedTuple):
         return f"{self.board} {self.kind.label} {self.profile}"
 
 
+@cache
 def profile_of(slot: Slot) -> Profile:
     return board(slot.board).cut(slot.kind.cut).profile(slot.profile)
 
 
+@cache
 def part_of_gpu(slot: Slot) -> float:
     """Its units over the GPU's: what it costs at least, in GPUs."""
     cut = board(slot.board).cut(slot.kind.cut)

@@ -52,9 +52,12 @@ def books_of(
         reason = why_unusable(node, now)
         for device in node.devices:
             if device.board:
-                gpu, odd = _gpu(node, device)
-                closed[gpu.id] = reason or device.unfit or ("it is being emptied" if device.leaving else "") or odd
-                gpus.append(replace(gpu, takes_new=not closed[gpu.id]))
+                odd = _odd(device)
+                why = reason or device.unfit or ("it is being emptied" if device.leaving else "") or odd
+                closed[device.id] = why
+                blocked = () if odd else device.blocked
+                domain = node.domain or node.id
+                gpus.append(Gpu(device.id, device.board, node.id, domain, device.kinds, not why, blocked))
     fleet, oddities = Fleet(tuple(gpus), (), cached), dict[str, str]()
     where = {gpu.id for gpu in gpus}
     misplaced: list[Seat] = []
@@ -96,16 +99,15 @@ def trust_of(replica: Replica, demand: Demand | None) -> str:
     return replica.trust or (demand.trust if demand is not None else f"of {replica.deployment}")
 
 
-def _gpu(node: Node, device: Device) -> tuple[Gpu, str]:
-    """The GPU, and what is odd about its blocked instances, which then are left out."""
-    gpu = Gpu(device.id, device.board, node.id, node.domain or node.id, device.kinds, blocked=device.blocked)
+def _odd(device: Device) -> str:
+    """What is wrong with its blocked instances, which then are left out; empty where the table knows them."""
     try:
         if device.blocked:
             layouts(device.board, "mig").state_of(device.blocked)
     except LookupError:
         names = ", ".join(f"{profile} at {start}" for profile, start in device.blocked)
-        return replace(gpu, blocked=()), f"it holds instances that nobody here made: {names}"
-    return gpu, ""
+        return f"it holds instances that nobody here made: {names}"
+    return ""
 
 
 def _seats(

@@ -146,7 +146,7 @@ class SimulatedFleet(Simulation):
         rows = []
         for row in self.world.replicas:
             since = row.missing_since or self.now if row.node in self.silent else None
-            rows.append(replace(row, missing_since=since))
+            rows.append(row if row.missing_since == since else replace(row, missing_since=since))
         self.world = replace(self.world, nodes=tuple(nodes), replicas=tuple(rows))
 
     def agents_act(self) -> None:
@@ -219,7 +219,10 @@ class SimulatedFleet(Simulation):
         return False
 
     def _all_ready(self) -> None:
-        rows = [replace(row, state="ready", restarts=0) if row.run and row.node else row for row in self.world.replicas]
+        rows = [
+            replace(row, state="ready", restarts=0) if row.run and row.node and row.state != "ready" else row
+            for row in self.world.replicas
+        ]
         self.world = replace(self.world, replicas=tuple(rows))
 
     def waits_in_vain(self) -> list[str]:
