@@ -22,6 +22,9 @@ from scheduler.node.slices.mps import PROGRAM, MpsControl, MpsError, chunks_of, 
 
 log = structlog.get_logger(__name__)
 
+# What a neighbour may cost beside what the driver counts as its own: part of its context is the server's.
+CONTEXT_BYTES = 512 << 20
+
 
 class SharesActuator:
     """``mps_of``: the daemon of a device; None where this machine has no MPS. Methods raise ``CutError``."""
@@ -213,8 +216,10 @@ class SharesActuator:
         if entry.baseline_bytes is None:
             entry.baseline_bytes = used
             self._books.save()
+        if any(process.used_bytes <= 0 for process in processes):
+            return ""  # the driver does not say what its neighbours use, so neither what nobody uses
         over = used - entry.baseline_bytes
-        return words.memory_held(over) if over > SLACK_BYTES else ""
+        return words.memory_held(over) if over > SLACK_BYTES + CONTEXT_BYTES * len(processes) else ""
 
     def _entries(self, gpu: Device) -> list[Entry]:
         return [entry for entry in self._books.on(gpu.uuid) if entry.kind != "mig"]

@@ -120,6 +120,27 @@ def test_a_share_is_given_again_only_when_its_memory_is_back(new_bench) -> None:
     bench.desk.take(again.slice_id, "rep_3")
 
 
+def test_memory_of_nobody_is_looked_for_beside_what_neighbours_cost(  # type: ignore[no-untyped-def]
+    new_bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = new_bench()
+    left, right = (slice_spec(bench.rig, "1/2", start, kind="time-slice") for start in (0, 4))
+    bench.kept(left, right)
+    _, pid = bench.occupy(left.slice_id, "rep_1", 8 * GIB)
+    bench.occupy(right.slice_id, "rep_2", 8 * GIB)
+    bench.end(left.slice_id, pid)
+    reserve = bench.rig.cutter.used_bytes(left.device_uuid) - 8 * GIB
+    for extra, free in ((600 << 20, False), (500 << 20, True)):
+        used = reserve + 8 * GIB + extra
+        monkeypatch.setattr(bench.rig.cutter, "used_bytes", lambda _uuid, used=used: used)
+        bench.step()
+        if free:
+            bench.desk.take(left.slice_id, "rep_3")
+        else:
+            with pytest.raises(SliceNotReady, match=r"not free yet \(600 MiB\)"):
+                bench.desk.take(left.slice_id, "rep_3")
+
+
 def test_mps_is_verified_limited_and_ended(new_bench) -> None:  # type: ignore[no-untyped-def]
     bench = new_bench()
     first, second = (slice_spec(bench.rig, "1/4", start, kind="mps") for start in (0, 2))
