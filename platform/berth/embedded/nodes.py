@@ -33,10 +33,10 @@ class AgentNode:
 
 def agent_nodes(config: Config, home: Home) -> list[AgentNode]:
     """Raises ``BadFleet``."""
-    if config.provider == "cpu":
+    if config.provider in ("cpu", "nvml"):
         return [AgentNode(LOCAL, "agent", home.node, home.node_token(LOCAL))]
     if config.provider != "simulated":
-        raise BadFleet(f"BERTH_PROVIDER={config.provider!r}: manage.py up starts agents of cpu and simulated")
+        raise BadFleet(f"BERTH_PROVIDER={config.provider!r}: manage.py up starts agents of cpu, nvml and simulated")
     if not config.simulated_file:
         raise BadFleet("BERTH_PROVIDER=simulated needs BERTH_SIMULATED_FILE, e.g. examples/fleets/one-node.toml")
     names = _names(Path(config.simulated_file))

@@ -194,4 +194,5 @@ def _no_driver(node: str, error: NVMLError) -> str:
         pynvml.NVML_ERROR_NO_PERMISSION: "the device files in /dev/nvidia* may not be opened by this user",
     }
     cause = causes.get(error.value, "`nvidia-smi` on the node may say more")
-    return f"node {node} has no GPUs that NVML can reach, {said(error)}: {cause}"
+    without = "without GPUs a node joins with --provider cpu"
+    return f"node {node} has no GPUs that NVML can reach, {said(error)}: {cause}; {without}"

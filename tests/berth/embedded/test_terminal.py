@@ -102,7 +102,7 @@ def test_a_simulated_fleet_gets_an_agent_a_node(tmp_path: Path) -> None:
         ("simulated", "nonsense", "no fleet"),
         ("simulated", "[[node]]\ncpu_count = 1", "name"),
         ("simulated", '[[node]]\nname = "../up"', "folder"),
-        ("nvml", None, "nvml"),
+        ("abacus", None, "abacus"),
     ],
 )
 def test_a_fleet_that_cannot_be_used_is_named(tmp_path: Path, provider: str, content: str | None, said: str) -> None:
