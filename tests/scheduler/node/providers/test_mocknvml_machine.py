@@ -7,20 +7,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from ctypes import byref
 from pathlib import Path
 from typing import Any
 
 import pynvml
 import pytest
-from pynvml import NVMLError
 
 from helpers.mocknvml.build import library_path
-from helpers.mocknvml.control import IN_USE, Machine
+from helpers.mocknvml.calls import IN_USE, LOST, NOT_SUPPORTED, TIMEOUT, UNKNOWN, code, make
+from helpers.mocknvml.control import Machine
 
 H100 = "h100-sxm-80gb"
 XID = pynvml.nvmlEventTypeXidCriticalError
-LOST, NOT_SUPPORTED, TIMEOUT, UNKNOWN = 15, 3, 10, 999
 
 
 @pytest.fixture
@@ -41,18 +39,9 @@ def gpu(machine: Machine) -> Any:
     return pynvml.nvmlDeviceGetHandleByIndex(0)
 
 
-def code(call: Any, *arguments: Any) -> int:
-    try:
-        call(*arguments)
-    except NVMLError as error:
-        return int(error.value)
-    return 0
-
-
-def make(gpu: Any, start: int) -> Any:
+def small(gpu: Any, start: int) -> Any:
     """1g.10gb."""
-    placement = pynvml.c_nvmlGpuInstancePlacement_t(start, 1)
-    return pynvml.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, 19, byref(placement))
+    return make(gpu, 19, start, 1)
 
 
 def python(machine: Machine, text: str) -> subprocess.CompletedProcess[str]:
@@ -75,7 +64,7 @@ def test_processes_share_one_machine(machine: Machine, gpu: Any) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)
     assert pynvml.nvmlDeviceGetUUID(device) == done.stdout.strip()
-    assert code(make, gpu, 5) == pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES
+    assert code(small, gpu, 5) == pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES
 
 
 def test_a_process_that_dies_within_a_call_holds_up_nobody(machine: Machine, gpu: Any) -> None:
@@ -87,7 +76,7 @@ def test_a_process_that_dies_within_a_call_holds_up_nobody(machine: Machine, gpu
         "library.mock_lock_and_die(ctypes.c_void_p(state))"
     )
     assert python(machine, text).returncode == 9
-    assert code(make, gpu, 0) == 0
+    assert code(small, gpu, 0) == 0
 
 
 # --- events ---------------------------------------------------------------------------------------------------------
@@ -109,7 +98,7 @@ def test_an_xid_says_whose_it_is(machine: Machine, gpu: Any) -> None:
 
 
 def test_events_are_of_gpus_only(machine: Machine, gpu: Any) -> None:
-    compute = pynvml.nvmlGpuInstanceCreateComputeInstance(make(gpu, 0), 0)
+    compute = pynvml.nvmlGpuInstanceCreateComputeInstance(small(gpu, 0), 0)
     device = pynvml.nvmlComputeInstanceGetInfo(compute).device
     events = pynvml.nvmlEventSetCreate()
     assert code(pynvml.nvmlDeviceRegisterEvents, device, XID, events) == NOT_SUPPORTED
@@ -133,16 +122,16 @@ def test_who_waits_hears_of_another_tools_change(machine: Machine, gpu: Any) -> 
 def test_a_call_can_fail_once_with_or_without_its_work_done(machine: Machine, gpu: Any) -> None:
     symbol = "nvmlDeviceCreateGpuInstanceWithPlacement"
     machine.fail(symbol, UNKNOWN)
-    assert code(make, gpu, 0) == UNKNOWN
+    assert code(small, gpu, 0) == UNKNOWN
     assert pynvml.nvmlDeviceGetGpuInstanceRemainingCapacity(gpu, 19) == 7
     machine.fail(symbol, UNKNOWN, after=True)
-    assert code(make, gpu, 0) == UNKNOWN
+    assert code(small, gpu, 0) == UNKNOWN
     assert pynvml.nvmlDeviceGetGpuInstanceRemainingCapacity(gpu, 19) == 6
-    assert code(make, gpu, 1) == 0
+    assert code(small, gpu, 1) == 0
 
 
 def test_a_gpu_can_be_stuck_for_a_while(machine: Machine, gpu: Any) -> None:
-    made, other = make(gpu, 0), make(pynvml.nvmlDeviceGetHandleByIndex(1), 0)
+    made, other = small(gpu, 0), small(pynvml.nvmlDeviceGetHandleByIndex(1), 0)
     machine.stuck(0, 0.1)
     assert code(pynvml.nvmlGpuInstanceDestroy, made) == IN_USE
     assert code(pynvml.nvmlGpuInstanceDestroy, other) == 0
