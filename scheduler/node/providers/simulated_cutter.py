@@ -204,7 +204,8 @@ class SimulatedCutter:
     @contextmanager
     def _state(self, device_uuid: str, *, change: bool = False) -> Iterator[tuple[_State, _Gpu]]:
         """All of it and the one device's part, while no other process reads or writes it."""
-        time.sleep(self.change_s if change else self.ask_s)
+        if pause := self.change_s if change else self.ask_s:
+            time.sleep(pause)
         if device_uuid not in self._boards:
             code = CutCode.NOT_SUPPORTED if device_uuid in self._uuids else CutCode.NOT_FOUND
             raise CutError(code, f"{device_uuid} is no GPU that can be cut")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,12 @@ NewBench = Callable[..., KeeperBench]
 @pytest.fixture(autouse=True)
 def _tries_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "FIRST_RETRY_S", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def _loses_no_power(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an agent's death leaves in the kernel is not lost; waiting for the disk is most of a test's time."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture

@@ -172,7 +172,7 @@ class World:
         assert there == {found.uuid for found in seen.values()} | self.foreign.keys()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32), acts=st.lists(st.sampled_from(ACTS), max_size=14))
 def test_whenever_the_agent_dies_the_layout_is_reached_and_nobody_is_harmed(seed: int, acts: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
