@@ -131,7 +131,9 @@ export const enDeployments = {
     opens: (n: number) =>
       n === 1 ? "1 GPU that is empty now would be in use." : `${n} GPUs that are empty now would be in use.`,
     displaced: (n: number, names: string) =>
-      n === 1 ? `1 burst replica would make way: of ${names}.` : `${n} burst replicas would make way: of ${names}.`,
+      n === 1
+        ? `1 burst replica would make way: of ${names}.`
+        : `${n} burst replicas would make way: of ${names}.`,
     someone: "another tenant",
     slots: (n: number, all: number) => `${n} of ${all} kinds of slot would do`,
   },

@@ -7,7 +7,8 @@ export const enPlans = {
   anyKind: "Any kind",
   anyState: "Any state",
   empty: "No plan in this time",
-  emptyText: "Each minute the fleet is looked at as a whole; what is planned, or why nothing is, is kept here.",
+  emptyText:
+    "Each minute the fleet is looked at as a whole; what is planned, or why nothing is, is kept here.",
   open: (why: string) => `Explain: ${why}`,
   repeated: (n: string) => `found the same ${n} times, last`,
   pendingCount: (n: number) => (n === 1 ? "1 found no place" : `${n} found no place`),

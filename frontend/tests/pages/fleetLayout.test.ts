@@ -107,7 +107,9 @@ describe("boxesOf", () => {
       segment("blocked", 5, 1, [], "1g.10gb"),
       segment("slice", 6, 2, [], "2g.20gb"),
     ]);
-    expect(boxesOf(one).map((box) => [box.segment.kind, box.segment.start, box.seat?.deployment_name])).toEqual([
+    expect(
+      boxesOf(one).map((box) => [box.segment.kind, box.segment.start, box.seat?.deployment_name]),
+    ).toEqual([
       ["free", 0, undefined],
       ["slice", 2, "a"],
       ["stranded", 4, undefined],
@@ -141,7 +143,12 @@ describe("isOver", () => {
   });
 
   it("says nothing of a CPU, whose memory is the machine's", () => {
-    const cpu = { device: "cpu", memory_bytes: 8 * GIB, promised_bytes: 1 * GIB, memory_used_bytes: 30 * GIB };
+    const cpu = {
+      device: "cpu",
+      memory_bytes: 8 * GIB,
+      promised_bytes: 1 * GIB,
+      memory_used_bytes: 30 * GIB,
+    };
     expect(isOver(cpu)).toBe(false);
   });
 });
@@ -169,7 +176,9 @@ describe("movesOf", () => {
       ["large", undefined],
       ["small", "b"],
     ]);
-    expect(moved([gpu("2", "b", [segment("stranded", 0, 8)])]).every(([, to]) => to === undefined)).toBe(true);
+    expect(moved([gpu("2", "b", [segment("stranded", 0, 8)])]).every(([, to]) => to === undefined)).toBe(
+      true,
+    );
   });
 
   it("opens an empty GPU, and leaves one alone that is cut otherwise", () => {
@@ -212,12 +221,10 @@ describe("nodes", () => {
   });
 
   it("are found by device and deployment, and sorted as people count", () => {
-    const devices = [{ name: "A100", seats: [{ deployment_name: "chat-model" }] }] as unknown as Node["devices"];
-    const nodes = [
-      node("gpu-10", { devices }),
-      node("gpu-2"),
-      node("a-new-one", { last_seen_at: null }),
-    ];
+    const devices = [
+      { name: "A100", seats: [{ deployment_name: "chat-model" }] },
+    ] as unknown as Node["devices"];
+    const nodes = [node("gpu-10", { devices }), node("gpu-2"), node("a-new-one", { last_seen_at: null })];
     expect(filterNodes(nodes, "CHAT", undefined).map((n) => n.name)).toEqual(["gpu-10"]);
     expect(filterNodes(nodes, "", "waiting").map((n) => n.name)).toEqual(["a-new-one"]);
     expect(byName(nodes).map((n) => n.name)).toEqual(["gpu-2", "gpu-10", "a-new-one"]);
@@ -227,7 +234,10 @@ describe("nodes", () => {
 describe("gpus", () => {
   const gpus = [
     gpu("1", "a", [segment("slice", 0, 1, [seat("x", 1)])]),
-    gpu("2", "a", [segment("slice", 0, 1, [seat("y", 1, { tenant: "ten_b" })]), segment("slice", 1, 1, [seat("x", 1)])]),
+    gpu("2", "a", [
+      segment("slice", 0, 1, [seat("y", 1, { tenant: "ten_b" })]),
+      segment("slice", 1, 1, [seat("x", 1)]),
+    ]),
     gpu("3", "b", [segment("free", 0, 8)]),
   ];
 

@@ -56,9 +56,7 @@ export function auditColumns(names: Map<string, string>, ofTenants: boolean): Co
       cell: ({ row }) => (
         <span className={classes.what}>
           <span>{actionWords(row.original.action)}</span>
-          <span className={classes.object}>
-            {objectName(row.original, names.get(row.original.tenant))}
-          </span>
+          <span className={classes.object}>{objectName(row.original, names.get(row.original.tenant))}</span>
         </span>
       ),
     },
@@ -74,8 +72,7 @@ export function auditColumns(names: Map<string, string>, ofTenants: boolean): Co
       id: "tenant",
       header: words.tenant,
       meta: { hide: "tablet" },
-      cell: ({ row }) =>
-        names.get(row.original.tenant) ?? <span className="muted">{t.scope.platform}</span>,
+      cell: ({ row }) => names.get(row.original.tenant) ?? <span className="muted">{t.scope.platform}</span>,
     });
   return columns;
 }

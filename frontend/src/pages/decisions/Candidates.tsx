@@ -45,7 +45,8 @@ function Row({ one, chosen }: { one: Candidate; chosen: boolean }) {
         {verdict}
       </span>
       <span className={`${classes.note} num`}>
-        {one.slot && `${slotText(one.slot)}${one.start === undefined || one.start === null ? "" : `@${one.start}`} · `}
+        {one.slot &&
+          `${slotText(one.slot)}${one.start === undefined || one.start === null ? "" : `@${one.start}`} · `}
         {words.free(bytes(one.free_bytes), bytes(one.memory_bytes))}
         {" · "}
         {words.units(integer(one.units_free), integer(one.units_needed))}

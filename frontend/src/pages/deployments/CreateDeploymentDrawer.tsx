@@ -141,7 +141,10 @@ export function CreateDeploymentDrawer({ opened, model: given, onClose }: Props)
             {...form.getInputProps("default_max_tokens")}
           />
         </Collapse>
-        <FitCheck model={form.values.model || null} request={toFit(form.values, current?.tenant ?? form.values.tenant)} />
+        <FitCheck
+          model={form.values.model || null}
+          request={toFit(form.values, current?.tenant ?? form.values.tenant)}
+        />
         <FormError error={fieldOf(create.error) ? null : create.error} />
         <Group justify="flex-end" gap="xs">
           <Button variant="default" onClick={close}>

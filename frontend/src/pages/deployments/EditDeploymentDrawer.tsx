@@ -102,7 +102,12 @@ function Form({ deployment, edit, onClose }: FormProps) {
         {...form.getInputProps("model")}
       />
       <EngineFields form={form} model={model} disabled={running} />
-      {!running && <FitCheck model={form.values.model} request={toFit(form.values, deployment.owner === "platform" ? "" : form.values.tenant)} />}
+      {!running && (
+        <FitCheck
+          model={form.values.model}
+          request={toFit(form.values, deployment.owner === "platform" ? "" : form.values.tenant)}
+        />
+      )}
     </FormDrawer>
   );
 }

@@ -69,7 +69,9 @@ function Slots({ outlook }: { outlook: Outlook }) {
   const boards = [...new Set(outlook.slots.map((slot) => slot.board))];
   return (
     <details className={classes.slots}>
-      <summary>{words.slots(outlook.slots.filter((slot) => !slot.why_not).length, outlook.slots.length)}</summary>
+      <summary>
+        {words.slots(outlook.slots.filter((slot) => !slot.why_not).length, outlook.slots.length)}
+      </summary>
       {boards.map((board) => (
         <section key={board}>
           <h4>{outlook.slots.find((slot) => slot.board === board)?.board_name}</h4>

@@ -39,7 +39,9 @@ export function FleetTiles({ totals }: { totals: MapTotals | undefined }) {
         hint={words.devices.hint}
         value={`${integer(sum.devices_in_use)} / ${integer(sum.devices)}`}
         detail={mark(
-          closed > 0 ? words.devices.closed(integer(empty), integer(closed)) : words.devices.detail(integer(empty)),
+          closed > 0
+            ? words.devices.closed(integer(empty), integer(closed))
+            : words.devices.detail(integer(empty)),
         )}
         testId="tile-devices"
       />
@@ -65,9 +67,7 @@ export function FleetTiles({ totals }: { totals: MapTotals | undefined }) {
         label={words.fragmentation.label}
         hint={words.fragmentation.hint}
         value={percent(sum.fragmentation)}
-        detail={mark(
-          sum.fragmentation === null ? words.fragmentation.none : words.fragmentation.detail,
-        )}
+        detail={mark(sum.fragmentation === null ? words.fragmentation.none : words.fragmentation.detail)}
         testId="tile-fragmentation"
       />
       <StatTile

@@ -5,13 +5,13 @@ import { Hint } from "../../components/Hint";
 import { StatePill } from "../../components/StatePill";
 import { say, t } from "../../i18n";
 import { integer, percent } from "../../lib/format";
-import classes from "./GpuPicture.module.css";
 import { GpuMenu } from "./GpuMenu";
+import classes from "./GpuPicture.module.css";
 import { HealthPill } from "./HealthPill";
-import { Simulated } from "./Simulated";
 import { type Box, boxesOf, type ColourBy, keyOf } from "./layout";
 import { MemoryBar } from "./MemoryBar";
 import type { BoxHandlers } from "./SegmentCard";
+import { Simulated } from "./Simulated";
 
 interface Props {
   gpu: MapGpu;
@@ -85,7 +85,13 @@ export function GpuPicture({ gpu, by, colours, handlers, onChoose, chosen = fals
 /** Boxes of one slice share its units: the first stands where it begins, each has its part of the width. */
 function placeOf({ segment, seat, share }: Box): CSSProperties {
   const before = segment.seats
-    .slice(0, Math.max(0, segment.seats.findIndex((one) => one.replica === seat?.replica)))
+    .slice(
+      0,
+      Math.max(
+        0,
+        segment.seats.findIndex((one) => one.replica === seat?.replica),
+      ),
+    )
     .reduce((sum, one) => sum + one.memory_bytes, 0);
   const all = segment.seats.reduce((sum, one) => sum + one.memory_bytes, 0);
   return {
@@ -106,7 +112,9 @@ function Badges({ gpu }: { gpu: MapGpu }) {
       {gpu.simulated && <Simulated />}
       {unable.length > 0 && (
         <Hint
-          text={unable.map(([kind, why]) => t.fleet.device.unable(t.fleet.cuts[kind as "mig"] ?? kind, say(why))).join("\n")}
+          text={unable
+            .map(([kind, why]) => t.fleet.device.unable(t.fleet.cuts[kind as "mig"] ?? kind, say(why)))
+            .join("\n")}
         />
       )}
     </>
@@ -118,9 +126,7 @@ function Figures({ gpu }: { gpu: MapGpu }) {
   return (
     <span className={`${classes.figures} num`}>
       <span title={words.utilisation}>{percent(gpu.utilisation)}</span>
-      {gpu.temperature_c !== null && (
-        <span title={words.temperature}>{integer(gpu.temperature_c)} °C</span>
-      )}
+      {gpu.temperature_c !== null && <span title={words.temperature}>{integer(gpu.temperature_c)} °C</span>}
       {gpu.power_w !== null && <span title={words.power}>{integer(gpu.power_w)} W</span>}
     </span>
   );
@@ -155,7 +161,12 @@ function BoxView({ box: { segment, seat }, gpu, colour, handlers }: BoxProps) {
   }
   const kind = segment.kind === "slice" ? "empty" : segment.kind;
   const label = words.boxes[kind](units, segment.profile);
-  if (kind === "free") return <span className={classes.free} title={label}><span className={classes.hush}>{words.free}</span></span>;
+  if (kind === "free")
+    return (
+      <span className={classes.free} title={label}>
+        <span className={classes.hush}>{words.free}</span>
+      </span>
+    );
   return (
     <button type="button" className={classes[kind]} aria-label={label} {...handlers}>
       {kind === "blocked" && <IconLock size={13} stroke={1.8} aria-hidden="true" />}

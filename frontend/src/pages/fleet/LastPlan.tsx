@@ -56,7 +56,11 @@ function Shown({ line, simulated }: { line: PlanLine; simulated: boolean }) {
         <TimeAgo at={line.at} />
         <span>{words.figures(decimal(line.objective), decimal(line.bound), percent(line.gap))}</span>
         {simulated && <Simulated />}
-        <Link to="/t/$scope/plans" params={{ scope: current?.slug ?? "" }} search={{ plan: line.id, range: "30d" }}>
+        <Link
+          to="/t/$scope/plans"
+          params={{ scope: current?.slug ?? "" }}
+          search={{ plan: line.id, range: "30d" }}
+        >
           {words.open}
         </Link>
       </div>

@@ -17,7 +17,12 @@ export function MemoryBar({ gpu }: { gpu: MapGpu }) {
       <div
         className={classes.memory}
         role="img"
-        aria-label={label(bytes(used), bytes(promised), bytes(machine ? gpu.memory_bytes : total), bytes(total))}
+        aria-label={label(
+          bytes(used),
+          bytes(promised),
+          bytes(machine ? gpu.memory_bytes : total),
+          bytes(total),
+        )}
         data-machine={machine || undefined}
       >
         <div className={classes.promised} style={{ width: width(promised) }} />
@@ -30,7 +35,9 @@ export function MemoryBar({ gpu }: { gpu: MapGpu }) {
         </span>
         <span>
           <i data-kind="promised" />
-          {machine ? words.promisedOf(bytes(promised), bytes(gpu.memory_bytes)) : words.promised(bytes(promised))}
+          {machine
+            ? words.promisedOf(bytes(promised), bytes(gpu.memory_bytes))
+            : words.promised(bytes(promised))}
         </span>
         {!machine && <span>{words.of(bytes(total))}</span>}
       </div>

@@ -38,9 +38,7 @@ export function NodeCard({ node, gpus, picture }: Props) {
         {nodeState(node) === "silent" && <p className={classes.notice}>{t.fleet.node.silentText}</p>}
         <DrainProgress node={node} />
         {gpus?.length === 0 && <p className={classes.quiet}>{t.fleet.node.noDevices}</p>}
-        <div className={classes.devices}>
-          {gpus ? gpus.map(picture) : <Skeleton height={120} />}
-        </div>
+        <div className={classes.devices}>{gpus ? gpus.map(picture) : <Skeleton height={120} />}</div>
       </div>
     </article>
   );

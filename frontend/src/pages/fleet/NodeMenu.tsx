@@ -62,12 +62,7 @@ export function NodeMenu({ node, onRemoved }: Props) {
       </ObjectMenu>
       {verb === "domain" && <DomainModal node={node} onClose={() => setVerb(null)} />}
       {verb && verb !== "domain" && (
-        <NodeChange
-          node={node}
-          verb={verb}
-          onClose={() => setVerb(null)}
-          onRemoved={onRemoved}
-        />
+        <NodeChange node={node} verb={verb} onClose={() => setVerb(null)} onRemoved={onRemoved} />
       )}
     </>
   );

@@ -148,7 +148,11 @@ function Content({ gpu, segment, seat }: ContentProps) {
     ? [
         {
           label: words.slice,
-          value: [t.fleet.cuts[gpu.cut], segment.profile, segment.memory_bytes ? bytes(segment.memory_bytes) : null]
+          value: [
+            t.fleet.cuts[gpu.cut],
+            segment.profile,
+            segment.memory_bytes ? bytes(segment.memory_bytes) : null,
+          ]
             .filter(Boolean)
             .join(" · "),
         },
@@ -158,7 +162,8 @@ function Content({ gpu, segment, seat }: ContentProps) {
     segment.state && segment.state !== "ready"
       ? [{ label: words.sliceState, value: words.sliceStates[segment.state] ?? segment.state }]
       : [];
-  if (seat) return <SeatContent seat={seat} gpu={gpu} rows={[...slice, where, ...state]} reason={segment.reason} />;
+  if (seat)
+    return <SeatContent seat={seat} gpu={gpu} rows={[...slice, where, ...state]} reason={segment.reason} />;
   const { title, text } = words.segments[segment.kind === "slice" ? "empty" : segment.kind];
   return (
     <>
@@ -184,7 +189,11 @@ function SeatContent({ seat, gpu, rows, reason }: SeatProps) {
   return (
     <>
       <p className={classes.title}>
-        <Link to="/t/$scope/deployments/$id" params={{ scope, id: seat.deployment }} search={{ tab: "replicas" }}>
+        <Link
+          to="/t/$scope/deployments/$id"
+          params={{ scope, id: seat.deployment }}
+          search={{ tab: "replicas" }}
+        >
           {seat.deployment_name}
         </Link>
         <StatePill state={seat.state} />
@@ -207,7 +216,11 @@ function SeatContent({ seat, gpu, rows, reason }: SeatProps) {
       <p className={classes.why}>
         <strong>{words.why}</strong> {seat.why ? say(seat.why) : words.whyGone}{" "}
         {seat.decision && (
-          <Link to="/t/$scope/decisions" params={{ scope }} search={{ decision: seat.decision, range: "30d" }}>
+          <Link
+            to="/t/$scope/decisions"
+            params={{ scope }}
+            search={{ decision: seat.decision, range: "30d" }}
+          >
             {words.explain}
           </Link>
         )}

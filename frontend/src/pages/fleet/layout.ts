@@ -11,7 +11,7 @@ export interface Box {
 
 /** From the first unit to the last. Seats that share a slice stand side by side in it. */
 export function boxesOf(gpu: Pick<MapGpu, "segments">): Box[] {
-  return gpu.segments.flatMap((segment) => {
+  return gpu.segments.flatMap((segment): Box[] => {
     const at = `${segment.start} ${segment.profile}`;
     if (segment.seats.length === 0) return [{ key: at, segment, seat: undefined, share: 1 }];
     const all = segment.seats.reduce((sum, seat) => sum + seat.memory_bytes, 0);
@@ -72,7 +72,9 @@ export function movesOf(leaving: string, gpus: MapGpu[]): Move[] {
   const seats = gpus
     .filter((gpu) => gpu.node.id === leaving)
     .flatMap((gpu) => seatsOf(gpu).map((seat) => ({ seat, cut: gpu.cut })))
-    .sort((a, b) => b.seat.memory_bytes - a.seat.memory_bytes || a.seat.replica.localeCompare(b.seat.replica));
+    .sort(
+      (a, b) => b.seat.memory_bytes - a.seat.memory_bytes || a.seat.replica.localeCompare(b.seat.replica),
+    );
   return seats.map(({ seat, cut }) => ({ seat, to: take(seat, cut, room) }));
 }
 
@@ -85,7 +87,8 @@ function freeOf(gpu: MapGpu): number[] {
 function take(seat: MapSeat, cut: MapGpu["cut"], room: Room[]): MapGpu | null {
   for (const place of room) {
     if (place.gpu.board && place.cut !== "" && (place.cut !== cut || cut === "whole")) continue;
-    const needed = cut === "whole" && place.gpu.board ? place.gpu.units : unitsFor(seat.memory_bytes, place.gpu);
+    const needed =
+      cut === "whole" && place.gpu.board ? place.gpu.units : unitsFor(seat.memory_bytes, place.gpu);
     const at = place.free.findIndex((size) => size >= needed);
     if (at < 0) continue;
     place.free[at] = (place.free[at] ?? 0) - needed;

@@ -73,7 +73,6 @@ export function PlanPending({ pending }: { pending: Plan["pending"] }) {
   return (
     <ul className={classes.list} data-testid="plan-pending">
       {pending.map((one, number) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: a demand may wait for several reasons
         <li key={`${one.deployment} ${number}`} className={classes.row}>
           <span className={classes.rowText}>
             <DeploymentLink id={one.deployment} name={one.deployment_name} />

@@ -83,7 +83,9 @@ function Detail({ plan }: { plan: Plan }) {
         <h3>{words.sections.inputs}</h3>
         <Facts
           rows={[
-            ...inputs.map(([name, value]): Fact => ({ label: inputName(name), value: inputText(name, value) })),
+            ...inputs.map(
+              ([name, value]): Fact => ({ label: inputName(name), value: inputText(name, value) }),
+            ),
             { label: words.id, value: <CopyId id={plan.id} /> },
           ]}
         />

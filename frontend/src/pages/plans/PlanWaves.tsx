@@ -33,7 +33,6 @@ export function PlanWaves({ plan }: { plan: Plan }) {
       <ol className={classes.list} data-testid="plan-waves">
         {plan.waves.map((wave, number) => (
           <Wave
-            // biome-ignore lint/suspicious/noArrayIndexKey: waves are an order
             key={number}
             wave={wave}
             number={number + 1}

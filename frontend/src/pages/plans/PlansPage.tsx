@@ -20,7 +20,10 @@ const STATES = ["running", "done", "abandoned", "idle"] as const;
 type Filter = "q" | "kind" | "state";
 
 /** The text of a URL as one of the values the server knows. */
-const oneOf = <Value extends string>(known: readonly Value[], text: string | undefined): Value[] | undefined => {
+const oneOf = <Value extends string>(
+  known: readonly Value[],
+  text: string | undefined,
+): Value[] | undefined => {
   const found = known.find((one) => one === text);
   return found && [found];
 };
