@@ -17,7 +17,7 @@ from scheduler.node.providers.base import Instance
 from scheduler.node.slices.model import SliceNotReady
 
 BOARD = "h100-sxm-80gb"
-ACTS = ("want", "hold", "let_go", "meddle", "die")
+ACTS = ("want", "hold", "let_go", "meddle", "steal", "die", "reboot")
 CALLS = ("mig_mode", "set_mig_mode", "instances", "create", "destroy", "processes")
 
 
@@ -136,6 +136,36 @@ class World:
             number = rules.profiles[placement.profile].id or 0
             made = self.rig.foreign_create(uuid, number, placement.start)
             self.foreign[made.uuid] = (uuid, made)
+
+    def steal(self) -> None:
+        """Another tool removes one of ours on which nobody is, and may make its own just there."""
+        uuid = self.random.choice(self.rig.uuids)
+        held = {slice_uuid for _, _, _, slice_uuid in self.held.values()}
+        ours = [f for f in self.rig.cutter.instances(uuid) if f.uuid not in held and f.uuid not in self.foreign]
+        if not ours:
+            return
+        stolen = self.random.choice(ours)
+        self.rig.foreign_destroy(uuid, stolen.gi_id)
+        if self.random.random() < 0.5:
+            return
+        made = self.rig.foreign_create(uuid, stolen.profile_id, stolen.start)
+        self.foreign[made.uuid] = (uuid, made)
+        end = made.start + made.size
+        beside = [
+            s for s in self.bench.wanted if s.device_uuid != uuid or s.start >= end or s.start + s.size <= made.start
+        ]
+        self.bench.want(*beside)
+
+    def reboot(self) -> None:
+        """Nothing that was made or ran is there any more."""
+        self.held.clear()
+        self.foreign.clear()
+        self.rig.reboot()
+        for uuid in self.rig.uuids:
+            self.rig.cutter.set_mig_mode(uuid, True)
+        wanted = self.bench.wanted
+        self.bench.new_keeper()
+        self.bench.want(*wanted)
 
     def die(self) -> None:
         """The agent is killed somewhere in its next passes, and the next one takes up what lives."""
