@@ -9,17 +9,15 @@ Each figure is the whole answer of a request to the API, without a network; the 
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 
+from benchmarks.common.house import database, listed_model
 from benchmarks.common.report import conclude, end_on_signals, median, options_parser, say
 
 TARGET_MS = 300.0
@@ -75,38 +73,18 @@ LISTS = {
 
 
 def measure(records: int, runs: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="berth-bench-") as home:
-        Path(home).chmod(0o711)
-        os.environ |= {"BERTH_HOME": home, "DJANGO_SETTINGS_MODULE": "berth.settings"}
-        from berth.embedded.postgres import EmbeddedPostgres
-        from berth.embedded.redis import EmbeddedRedis
+    with database():
+        from rest_framework.test import APIClient
 
-        postgres, redis = EmbeddedPostgres(Path(home) / "postgres"), EmbeddedRedis(Path(home) / "redis")
-        os.environ |= {"BERTH_DATABASE_URL": postgres.url, "BERTH_REDIS_URL": redis.url}
-        try:
-            return _measure(records, runs)
-        finally:
-            redis.stop()
-            postgres.stop()
+        from berth.tenants.models import User
 
-
-def _measure(records: int, runs: int) -> dict[str, Any]:
-    import django
-
-    django.setup()
-    from django.core.management import call_command
-    from rest_framework.test import APIClient
-
-    from berth.tenants.models import User
-
-    call_command("migrate", verbosity=0)
-    _fill(records)
-    operator = User.objects.create(email="operator@example.com", is_operator=True, password="!")
-    client = APIClient(headers={"host": "localhost"})
-    client.force_login(operator, backend="django.contrib.auth.backends.ModelBackend")
-    words = _words(records) | {"tenant": "ten_4", "deployment": f"{DEPLOYMENTS // 2:026d}"}
-    pages = ask(client, PAGES, words, runs)
-    return {"records": records, "median_ms": pages, "lists_median_ms": ask(client, LISTS, words, runs)}
+        _fill(records)
+        operator = User.objects.create(email="operator@example.com", is_operator=True, password="!")
+        client = APIClient(headers={"host": "localhost"})
+        client.force_login(operator, backend="django.contrib.auth.backends.ModelBackend")
+        words = _words(records) | {"tenant": "ten_4", "deployment": f"{DEPLOYMENTS // 2:026d}"}
+        pages = ask(client, PAGES, words, runs)
+        return {"records": records, "median_ms": pages, "lists_median_ms": ask(client, LISTS, words, runs)}
 
 
 def ask(client: Any, pages: dict[str, str], words: dict[str, str], runs: int) -> dict[str, float]:
@@ -154,24 +132,12 @@ def _fill(records: int) -> None:
 
 def fill_lists() -> None:
     """Deployments that want no replica, each with its owner's contract, and keys, over the 20 tenants."""
-    from berth.catalog.models import Model, ModelState
     from berth.deployments.models import Deployment, DesiredState
     from berth.slas.models import Contract
     from berth.slas.services import ensure_default_classes
     from berth.tenants.models import ApiKey
-    from gpuruntime.modelinfo import ModelInfo
 
-    header = asdict(
-        ModelInfo(
-            format="safetensors", architecture="LlamaForCausalLM", n_layers=30, n_heads=9, n_kv_heads=3, head_dim=64,
-            hidden_size=576, intermediate_size=1536, vocab_size=49152, context_length=8192, dtype="BF16",
-            tensor_types=("BF16",), quantization=None, rope_scaling="default", tied_embeddings=True,
-            parameter_count=134_515_008, tensor_bytes=269_030_016, files=(),
-        )
-    )  # fmt: skip
-    model = Model.objects.create(
-        name="listed", source_kind="file", source="/listed", state=ModelState.READY, header=header
-    )
+    model = listed_model()
     chat = ensure_default_classes()["chat"]
     rows = [
         Deployment(

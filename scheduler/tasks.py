@@ -22,7 +22,7 @@ from django.db.models import F
 import scheduler.world as plan
 from berth.core import leases
 from berth.core.errors import BerthError
-from berth.core.notify import desired_changed
+from berth.core.notify import desired_changed, nudge_scheduler
 from berth.decisions.services import Taken, record_decisions
 from berth.deployments import replicas as services
 from berth.deployments.models import Deployment, Replica, ReplicaState
@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 
 # Longer than any tick, short enough for another worker to go on soon after this one was killed.
 LEASE_S = 6.0
+# So long a tick begins further actions, within its lease; the next, which follows at once, plans anew what is left.
+ACT_FOR_S = 3.0
 WATCH_TTL_S = 60
 REDIS_TIMEOUT_S = 1.0
 
@@ -55,6 +57,7 @@ def reconcile() -> None:
 
 def tick(now: float) -> list[plan.Action]:
     """One look and what follows from it; returns the actions planned. ``now``: seconds since 1970."""
+    until = time.monotonic() + ACT_FOR_S
     nodes, rows = world.nodes(), world.replicas()
     watch = _watch([row for row in rows if row.node is not None], nodes, now)
     observed = plan.ObservedWorld(
@@ -69,6 +72,9 @@ def tick(now: float) -> list[plan.Action]:
     moved = planning.carry_out(observed, desired, now, lambda action: _taken(action, made))
     planned = plan_tick(observed, desired, now)
     for action in planned.actions:
+        if time.monotonic() > until:
+            nudge_scheduler()
+            break
         _taken(action, made)
     _record([one for one in planned.decisions if one.action is None or id(one.action) in made], made, observed, now)
     _remind_agents()
