@@ -118,7 +118,7 @@ async def _run(arguments: argparse.Namespace, state: StateDir) -> None:
     )
     supervisor = Supervisor(state, models, settings, keeper.desk)
     agent = Agent(identity, provider, supervisor, keeper)
-    _serve_metrics(AgentCollector(identity.node, agent, provider, supervisor))
+    _serve_metrics(AgentCollector(identity.node, agent, provider, supervisor, keeper.desk))
     task = asyncio.create_task(agent.run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

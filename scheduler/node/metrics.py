@@ -1,4 +1,4 @@
-"""What the agent tells Prometheus: whether it is connected, its replicas by state, its devices, its model cache."""
+"""What the agent tells Prometheus: whether it is connected, its replicas by state, its devices and slices."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from scheduler.node.providers.base import Provider
 
 if TYPE_CHECKING:
+    from scheduler.node.slices.desk import SliceDesk
     from scheduler.node.supervisor import Supervisor
 
 
@@ -23,11 +24,14 @@ class _Connected(Protocol):
 class AgentCollector(Collector):
     """Read when scraped. ``node`` is the name under which the control plane knows this one."""
 
-    def __init__(self, node: str, agent: _Connected, provider: Provider, supervisor: Supervisor) -> None:
+    def __init__(
+        self, node: str, agent: _Connected, provider: Provider, supervisor: Supervisor, slices: SliceDesk | None = None
+    ) -> None:
         self._node = node
         self._agent = agent
         self._provider = provider
         self._supervisor = supervisor
+        self._slices = slices
 
     def describe(self) -> Iterable[Metric]:
         return ()
@@ -51,6 +55,11 @@ class AgentCollector(Collector):
         for device in self._provider.devices(self._supervisor.residents()):
             used.add_metric([self._node, f"{device.kind}-{device.index}"], device.memory_used_bytes)
         yield used
+        if self._slices is not None:
+            slices = GaugeMetricFamily("berth_agent_slices", "Slices here, by state.", labels=["node", "state"])
+            for found, count in sorted(Counter(one.state for one in self._slices.observed()).items()):
+                slices.add_metric([self._node, found], count)
+            yield slices
 
     def _gauge(self, name: str, text: str, value: float) -> Metric:
         family = GaugeMetricFamily(name, text, labels=["node"])

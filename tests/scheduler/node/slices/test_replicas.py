@@ -10,12 +10,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
 from gpuruntime.process import process_start_time
 from gpuruntime.protocol import Desired, ObservedReplica, ReplicaSpec, SliceSpec
 from helpers.cutters import SimulatedRig
 from helpers.replicas import Bench, make_spec
 from helpers.slices import KeeperBench, slice_spec
+from scheduler.node.metrics import AgentCollector
 from scheduler.node.stopall import stop_all
 
 
@@ -152,3 +154,19 @@ def test_old_records_without_a_slice_are_read(node: Node) -> None:
     found = node.bench.seen()
     assert found is not None
     assert found.alive
+
+
+def test_prometheus_is_told_of_slices(node: Node) -> None:
+    class Agent:
+        connected = True
+        connections = 1
+
+    registry = CollectorRegistry()
+    supervisor = node.bench.supervisor
+    registry.register(AgentCollector("n", Agent(), node.rig.provider, supervisor, node.slices.desk))
+    one, two = slice_spec(node.rig, "3g.40gb", 4), slice_spec(node.rig, "1g.10gb", 0)
+    node.want([], [one])
+    node.step()
+    node.want([], [one, two])
+    for state in ("ready", "creating"):
+        assert registry.get_sample_value("berth_agent_slices", {"node": "n", "state": state}) == 1
