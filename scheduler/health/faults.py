@@ -19,6 +19,8 @@ GAP_S = 15.0
 THERMAL_AFTER_S = 1 * MINUTE_S
 # Long enough for someone to look at the cooling, short against the hours that replicas would miss their level.
 THERMAL_DRAIN_S = 10 * MINUTE_S
+# Reports of a connection that ended may still come after those of the next: one without it is no proof yet.
+STALE_S = 10.0
 # Heat and speed come back with load: what was seen for some minutes is not over in one.
 LEVEL_QUIET_S = 10 * MINUTE_S
 # Three looks of five minutes each agree (scheduler.health.stragglers); a replica's warm-up is over by then.
@@ -62,7 +64,7 @@ class Rule:
     todo: str
     after_s: float = 0.0
     gap_s: float = GAP_S
-    quiet_s: float | None = 0.0
+    quiet_s: float | None = STALE_S
     drain_s: float | None = None
     repeated: int | None = None
 
@@ -79,7 +81,7 @@ RECOVERY_ACTIONS: dict[str, Rule] = {
     "drain_and_reset": Rule(Severity.DRAIN, "A part of the GPU is out of use until it is reset", todo("reset")),
 }
 # Of these only a repair makes the driver take back its word.
-REPAIRED_BY_RESET = frozenset(RECOVERY_ACTIONS) - {"drain_p2p"}
+_TAKEN_BACK_BY_REPAIR = frozenset(RECOVERY_ACTIONS) - {"drain_p2p"}
 
 _RULES: dict[str, Rule] = {
     OPERATOR: Rule(Severity.FENCE, "", "Clear it when it may be used again", quiet_s=None),
@@ -146,6 +148,11 @@ def has_passed(key: str, fault: Fault, now: float) -> bool:
     if rule.quiet_s is None or (rule.repeated is not None and fault.count >= rule.repeated):
         return False
     return gone_s >= rule.quiet_s
+
+
+def is_repair(key: str, fault: Fault) -> bool:
+    """Whether only a repair makes this one pass: then what happened before it passed is over as well."""
+    return key == REMAP_PENDING or (key == RECOVERY and fault.detail in _TAKEN_BACK_BY_REPAIR)
 
 
 def _rule_of_xid(code: int) -> Rule:

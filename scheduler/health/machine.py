@@ -22,7 +22,7 @@ import msgspec
 from gpuruntime.protocol import DeviceSignals
 from scheduler.health import faults as known
 from scheduler.health.catalogue import Severity
-from scheduler.health.faults import Fault, has_passed, rule_of, severity_of
+from scheduler.health.faults import Fault, has_passed, is_repair, rule_of, severity_of
 
 Health = Literal["healthy", "suspect", "draining", "fenced", "probation"]
 # Loading models and serving them again shows a bad repair within minutes; a spare GPU may wait so long.
@@ -89,17 +89,24 @@ def step(state: State, signals: DeviceSignals | None, now: float, *, boot: str =
     memory = state.memory
     if signals is None and state.health == "healthy" and not memory.faults and not memory.slow:
         return state
-    repaired = _is_repaired(memory, signals, boot)
-    if repaired:
+    booted = bool(memory.boot and boot and memory.boot != boot)
+    if booted:
         kept = {key: fault for key, fault in memory.faults.items() if key == known.OPERATOR}
         memory = msgspec.structs.replace(memory, faults=kept, slow=0.0, accepted=())
     found = dict(memory.faults)
     _take_level(found, known.SLOW, memory.slow > 0, f"{memory.slow:.2f}", now)
     if signals is not None:
         memory = _take(found, memory, signals, now)
-    found = {key: fault for key, fault in found.items() if not has_passed(key, fault, now)}
+    passed = {key: found.pop(key) for key, fault in list(found.items()) if has_passed(key, fault, now)}
+    repaired_at = max((fault.last for key, fault in passed.items() if is_repair(key, fault)), default=None)
+    if repaired_at is not None:
+        found.pop(known.SLOW, None)
+        over = [key for key, fault in found.items() if not fault.on and fault.last <= repaired_at]
+        for key in set(over) - {known.OPERATOR}:
+            del found[key]
+        memory = msgspec.structs.replace(memory, slow=0.0)
     memory = msgspec.structs.replace(memory, faults=found, boot=boot or memory.boot)
-    return _settled(state, memory, now, repaired=repaired, occupied=occupied)
+    return _settled(state, memory, now, repaired=booted or repaired_at is not None, occupied=occupied)
 
 
 def fence(state: State, words: str, now: float) -> State:
@@ -143,18 +150,6 @@ def told(state: State) -> list[Told]:
 # --- what is seen -----------------------------------------------------------------------------------------------
 
 
-def _is_repaired(memory: Memory, signals: DeviceSignals | None, boot: str) -> bool:
-    if memory.boot and boot and memory.boot != boot:
-        return True
-    if signals is None or signals.lost or memory.signals is None:
-        return False
-    waited = memory.signals.row_remap_pending and known.REMAP_PENDING not in memory.accepted
-    if waited and not signals.row_remap_pending:
-        return True
-    asked = memory.signals.recovery_action
-    return asked in known.REPAIRED_BY_RESET and signals.recovery_action == "none"
-
-
 def _take(found: dict[str, Fault], memory: Memory, signals: DeviceSignals, now: float) -> Memory:
     """What one report says. Of a lost GPU nothing else is believed: it did not say it."""
     _take_level(found, known.LOST, signals.lost, "", now)
@@ -173,7 +168,7 @@ def _take(found: dict[str, Fault], memory: Memory, signals: DeviceSignals, now: 
         since, count = (old.since, old.count) if old is not None else (now, 0)
         found[key] = Fault(since=since, last=now, count=count + times)
     accepted = tuple(key for key in memory.accepted if levels[key][0])
-    return msgspec.structs.replace(memory, signals=signals, accepted=accepted)
+    return msgspec.structs.replace(memory, signals=_counted(memory.signals, signals), accepted=accepted)
 
 
 def _take_level(found: dict[str, Fault], key: str, on: bool, detail: str, now: float) -> None:
@@ -188,6 +183,14 @@ def _take_level(found: dict[str, Fault], key: str, on: bool, detail: str, now: f
 def _was_away(key: str, fault: Fault, now: float) -> bool:
     """Whether a level that does not count yet begins anew."""
     return severity_of(key, fault) == Severity.NONE and now - fault.last > rule_of(key, fault).gap_s
+
+
+def _counted(old: DeviceSignals | None, new: DeviceSignals) -> DeviceSignals:
+    """``new`` with the highest counts of its epoch: a report that comes late has lower ones and begins nothing anew."""
+    if old is None or old.epoch != new.epoch:
+        return new
+    xids = {code: max(old.xids.get(code, 0), new.xids.get(code, 0)) for code in {*old.xids, *new.xids}}
+    return msgspec.structs.replace(new, xids=xids, ecc_uncorrected=max(old.ecc_uncorrected, new.ecc_uncorrected))
 
 
 def _events(old: DeviceSignals | None, new: DeviceSignals) -> Iterator[tuple[str, int]]:

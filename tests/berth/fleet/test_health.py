@@ -135,8 +135,10 @@ def test_nobody_clears_what_its_driver_asks_for() -> None:
     with pytest.raises(Conflict, match="The driver asks for a reset of the GPU") as refused:
         clear_gpu(gpu=gpu, actor="ann@example.com")
     assert refused.value.code == "still_faulty"
-    assert report(node).health == "probation"
-    clear_gpu(gpu=gpu, actor="ann@example.com")
+    gpu = Gpu.objects.select_related("node").get(id=gpu.id)
+    assert not judge(gpu, DeviceSignals(epoch="a"), timezone.now())
+    assert judge(gpu, DeviceSignals(epoch="a"), timezone.now() + timedelta(seconds=11))
+    assert gpu.health == "probation"
 
 
 def test_the_routes() -> None:

@@ -85,7 +85,7 @@ def test_an_agent_that_starts_anew_is_no_repair_and_no_news() -> None:
 def test_counts_that_go_on_over_an_epoch_are_no_news_and_lower_ones_are() -> None:
     gpu = Gpu()
     gpu.sees(xids={"95": 2}, recovery_action="gpu_reset", ecc_uncorrected=4)
-    assert gpu.sees(epoch="b", xids={"95": 2}) == "probation", "the agent counts on, the driver from nothing"
+    assert gpu.stays(20, epoch="b", xids={"95": 2}) == "probation", "the agent counts on, the driver from nothing"
     assert gpu.sees(epoch="c", xids={"95": 1}) == "fenced"
 
 
@@ -108,7 +108,27 @@ def test_a_reset_that_the_driver_asked_for_repairs() -> None:
     gpu.sees(xids={"95": 1}, recovery_action="gpu_reset")
     assert gpu.state.health == "fenced"
     assert gpu.stays(100, xids={"95": 1}, recovery_action="gpu_reset") == "fenced"
-    assert gpu.sees(xids={"95": 1}) == "probation", "its word is taken back: the XID before is over as well"
+    assert gpu.sees(xids={"95": 1}) == "fenced", "one report without it may be a late one"
+    assert gpu.sees(xids={"95": 1}, recovery_action="gpu_reset") == "fenced"
+    assert gpu.stays(20, xids={"95": 1}) == "probation", "its word is taken back: the XID before is over as well"
+    assert gpu.stays(PROBATION_S + 10, xids={"95": 1}) == "healthy"
+
+
+def test_what_comes_after_a_reset_is_not_over() -> None:
+    gpu = Gpu()
+    gpu.sees(xids={"119": 1}, recovery_action="gpu_reset")
+    gpu.sees(xids={"119": 1})
+    gpu.sees(xids={"119": 1, "48": 1})
+    assert gpu.stays(60, xids={"119": 1, "48": 1}) == "fenced"
+    assert set(gpu.state.memory.faults) == {"xid:48"}
+
+
+def test_a_report_that_comes_late_counts_nothing_twice() -> None:
+    gpu = Gpu()
+    gpu.sees()
+    for codes in ({"94": 1}, {}, {"94": 1}, {}, {"94": 1}):
+        assert gpu.sees(xids=codes) == "suspect"
+    assert gpu.state.memory.faults["xid:94"].count == 1
 
 
 def test_draining_peers_is_no_repair() -> None:
@@ -134,7 +154,7 @@ def test_a_row_that_waits_for_a_reset_keeps_new_ones_away_until_it() -> None:
     gpu = Gpu()
     assert gpu.sees(row_remap_pending=True) == "suspect"
     assert gpu.stays(7200, row_remap_pending=True) == "suspect", "what runs there is not concerned"
-    assert gpu.sees() == "probation", "it was reset"
+    assert gpu.stays(20) == "probation", "it was reset"
 
 
 def test_a_lost_gpu_says_nothing_that_is_believed() -> None:
@@ -142,11 +162,11 @@ def test_a_lost_gpu_says_nothing_that_is_believed() -> None:
     gpu.sees(recovery_action="gpu_reset", ecc_uncorrected=5)
     assert gpu.sees(lost=True) == "fenced"
     assert set(gpu.state.memory.faults) == {"lost", "recovery"}
-    assert gpu.sees(recovery_action="gpu_reset", ecc_uncorrected=5) == "fenced"
+    assert gpu.stays(20, recovery_action="gpu_reset", ecc_uncorrected=5) == "fenced"
     assert set(gpu.state.memory.faults) == {"recovery"}
     other = Gpu()
     assert other.sees(lost=True) == "fenced"
-    assert other.sees() == "probation"
+    assert other.stays(20) == "probation"
 
 
 def test_heat_must_last_and_may_flicker() -> None:
@@ -342,21 +362,23 @@ def test_without_a_fault_of_its_own_it_never_leaves_healthy(told: list[tuple[dic
 def test_there_is_always_a_way_back(sequence: list[Report], seen: DeviceSignals) -> None:
     """A repaired GPU (nothing holds any more) that an operator clears is healthy after its probation."""
     state, at = run([*sequence, Report(seen, 1.0, "1", False, None, "")])
-    state = step(state, QUIET, at + 1, boot="1")
+    for after_s in (1, 1 + faults.STALE_S):
+        state = step(state, QUIET, at + after_s, boot="1")
     assert machine.holds_back(state) == ()
-    state = machine.clear(state, at + 2)
+    cleared_at = at + 20
+    state = machine.clear(state, cleared_at)
     assert RANK[state.health] <= RANK["probation"]
-    assert step(state, QUIET, at + 2 + PROBATION_S, boot="1").health == "healthy"
+    assert step(state, QUIET, cleared_at + PROBATION_S, boot="1").health == "healthy"
 
 
 @settings(max_examples=60, deadline=None)
 @given(runs)
 def test_without_a_person_only_a_repair_ends_a_fatal_fault(sequence: list[Report]) -> None:
     state, at = run(sequence)
-    state = step(state, QUIET, at, boot="1")
-    state = step(state, DeviceSignals(epoch="z", xids={"95": 1}), at, boot="1")
-    for hours in range(1, 48):
-        state = step(state, DeviceSignals(epoch="z", xids={"95": 1}), at + 3600 * hours, boot="1")
+    for after_s in (0, faults.STALE_S):
+        state = step(state, QUIET, at + after_s, boot="1")
+    for hours in range(0, 48, 6):
+        state = step(state, DeviceSignals(epoch="z", xids={"95": 99}), at + 3600 * hours + 20, boot="1")
         assert state.health == "fenced"
         assert not machine.takes_new(state.health)
         assert not machine.may_run(state.health)
