@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from helpers.fleets import H100, broken_rules, units
-from helpers.worlds import GB, NOW, replica
+from helpers.worlds import NOW, replica
 from scheduler.geometry.boards import board
 from scheduler.packing.model import EVERY_KIND, Demand, Fleet, Gpu, Isolation, Seat, Slot, Spread
 from scheduler.world import Device, Node, ObservedWorld, Place, Replica
@@ -60,9 +61,8 @@ def seats_of_world(world: ObservedWorld) -> list[Seat]:
 
 def wrong(world: ObservedWorld, demands: Mapping[str, Demand]) -> list[str]:
     """Units booked twice, kinds mixed, trust or isolation broken; nearness is asked of ``too_close``."""
-    near = {name: Demand(d.id, d.model, d.trust, 0.0, d.rates, isolation=d.isolation, spread=Spread.NONE)
-            for name, d in demands.items()}  # fmt: skip
-    return broken_rules(fleet_of_world(world.nodes), seats_of_world(world), near)
+    apart = {name: replace(demand, spread=Spread.NONE) for name, demand in demands.items()}
+    return broken_rules(fleet_of_world(world.nodes), seats_of_world(world), apart)
 
 
 def too_close(world: ObservedWorld, demands: Mapping[str, Demand], going: Iterable[str]) -> list[str]:
@@ -98,7 +98,3 @@ def fits(there: Iterable[Seat], one: Seat) -> bool:
         if other.slot.kind is not one.slot.kind or strangers or units(other) & units(one):
             return False
     return True
-
-
-def gb(count: float) -> int:
-    return int(count * GB)

@@ -16,6 +16,7 @@ from scheduler.planner.demands import policy_of
 from scheduler.planner.execution import advance, held_by, unwanted_by
 from scheduler.planner.fleet import fleet_of, going
 from scheduler.planner.plans import Json, counts, plan_fleet, record
+from scheduler.planner.standing import rest_of
 from scheduler.world import Action, Deployment, DesiredWorld, Device, Node, ObservedWorld
 
 MIG = {name: 100.0 * (1 + n) for n, name in enumerate(layouts("h100-sxm-80gb", "mig").names)}
@@ -173,8 +174,10 @@ class SimulatedFleet(Simulation):
         demands = self.demands()
         fleet = fleet_of(self.world.nodes, self.world.replicas, self.now, demands=demands)
         policy = policy_of(demands.values())
-        plan = plan_fleet(fleet, demands, now=self.now, policy=policy, rules=RULES)
+        rest = rest_of(fleet, demands)
+        plan = plan_fleet(rest.fleet, rest.demands, now=self.now, policy=policy, rules=RULES)
         assert plan.bound <= plan.objective + 1e-6
+        plan = replace(plan, seats=(*plan.seats, *rest.standing))
         numbers = counts(plan, demands)
         self._want([replace(one, count=numbers[one.id]) for one in self.desired.deployments])
         names = {one.id: one.name for one in self.desired.deployments}
