@@ -56,7 +56,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Rule:
     """``after_s``: a level counts once it was seen for so long; ``gap_s`` without it do not matter. ``quiet_s``: for
     how long it is remembered once gone; None: until a repair or a person. ``drain_s``: seen for so long, it is to be
-    drained. ``repeated``: events from which on it is to be drained.
+    drained. ``repeated``: events from which on it is to be drained. ``grave_todo``: what is to be done then.
     """
 
     severity: Severity
@@ -67,6 +67,7 @@ class Rule:
     quiet_s: float | None = STALE_S
     drain_s: float | None = None
     repeated: int | None = None
+    grave_todo: str = ""
 
 
 # What NVIDIA says of each: https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/error-recovery-and-response-flags.html
@@ -167,4 +168,5 @@ def _rule_of_xid(code: int) -> Rule:
         known.todo,
         quiet_s=EVENT_QUIET_S if watched else None,
         repeated=REPEATED if known.severity == Severity.WATCH else None,
+        grave_todo=todo("reset"),
     )

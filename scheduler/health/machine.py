@@ -143,7 +143,8 @@ def told(state: State) -> list[Told]:
         severity = severity_of(key, fault)
         if severity > Severity.NONE:
             rule = rule_of(key, fault)
-            rows.append(Told(key, severity, rule.sentence, rule.todo, fault.count, fault.since, fault.last))
+            todo = rule.grave_todo or rule.todo if severity > rule.severity else rule.todo
+            rows.append(Told(key, severity, rule.sentence, todo, fault.count, fault.since, fault.last))
     return sorted(rows, key=lambda row: (-row.severity, row.since, row.key))
 
 

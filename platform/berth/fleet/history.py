@@ -28,6 +28,7 @@ LEFT JOIN (
     FROM fleet_seat seat JOIN fleet_slice slice ON slice.id = seat.slice_id GROUP BY slice.gpu_id
 ) promised ON promised.gpu_id = gpu.id
 WHERE gpu.present
+ORDER BY gpu.id  -- each row locks its device, in the order in which a report locks them
 ON CONFLICT (gpu_id, at) DO UPDATE SET
     samples = old.samples + 1,
     memory_used_bytes = GREATEST(old.memory_used_bytes, EXCLUDED.memory_used_bytes),

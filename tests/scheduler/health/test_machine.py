@@ -196,7 +196,9 @@ def test_a_contained_error_is_watched_and_the_third_drains() -> None:
     assert gpu.sees(600, xids={"94": 3}) == "suspect"
     assert gpu.sees(600, xids={"94": 4}) == "draining"
     assert gpu.stays(faults.EVENT_QUIET_S + 10, xids={"94": 4}) == "draining"
-    assert machine.told(gpu.state)[0].count == 3
+    told = machine.told(gpu.state)[0]
+    assert told.count == 3
+    assert told.todo.startswith("Reset the GPU")
 
 
 def test_a_slow_one_is_suspect_then_drained_and_measured_anew_when_cleared() -> None:
