@@ -55,6 +55,8 @@ class SharesActuator:
             for entry in gone:
                 if holder := self._holders.holder(entry.slice_id):
                     left.append(entry.observed("removing", words.held(holder)))
+                elif stray := self._stray(entry, processes):
+                    left.append(entry.observed("removing", words.stranger(stray.pid)))
                 elif reason := self._unsettled(gpu, entry, processes, used):
                     left.append(entry.observed("quarantined", reason, named=False))
                 else:
@@ -206,13 +208,8 @@ class SharesActuator:
         return processes, max(0, self._cutter.used_bytes(gpu.uuid) - sum(p.used_bytes for p in processes))
 
     def _unsettled(self, gpu: Device, entry: Entry, processes: list[Process], used: int) -> str:
-        if entry.kind == "whole":
-            if processes:
-                return words.stranger(processes[0].pid)
-        elif last := self._holders.holder_pid(entry.slice_id):
-            stray = next((p for p in processes if _of_session(p.pid, last)), None)
-            if stray is not None:
-                return words.stranger(stray.pid)
+        if stray := self._stray(entry, processes):
+            return words.stranger(stray.pid)
         if entry.baseline_bytes is None:
             entry.baseline_bytes = used
             self._books.save()
@@ -220,6 +217,13 @@ class SharesActuator:
             return ""  # the driver does not say what its neighbours use, so neither what nobody uses
         over = used - entry.baseline_bytes
         return words.memory_held(over) if over > SLACK_BYTES + CONTEXT_BYTES * len(processes) else ""
+
+    def _stray(self, entry: Entry, processes: list[Process]) -> Process | None:
+        """A process that its last replica left; of a whole GPU, any process."""
+        if entry.kind == "whole":
+            return processes[0] if processes else None
+        last = self._holders.holder_pid(entry.slice_id)
+        return next((p for p in processes if last and _of_session(p.pid, last)), None)
 
     def _entries(self, gpu: Device) -> list[Entry]:
         return [entry for entry in self._books.on(gpu.uuid) if entry.kind != "mig"]
