@@ -9,6 +9,7 @@ still does.
                                     --silent too long--> MarkLost: drained if it returns, replaced at once
                                     --crashed too often--> End as failed: replaced elsewhere or later
                                     --its node or GPU drains--> serves on until another is ready elsewhere, then Drain
+                                    --more isolation is promised than it has--> the same
                                     --its GPU is fenced--> Drain: replaced at once
                                     --another that replaces it is ready--> Drain
                                     --it is beyond a guarantee and others' guarantees find no room--> Drain
@@ -23,7 +24,7 @@ from scheduler.packing.online import Policy
 from scheduler.placing import Floor
 from scheduler.planner.cuts import Cuts
 from scheduler.planner.demands import policy_of
-from scheduler.planner.fleet import books_of, going
+from scheduler.planner.fleet import books_of, going, isolates_less
 from scheduler.seating import Crew, Seating
 from scheduler.world import (
     Action,
@@ -78,7 +79,8 @@ class _Tick:
         self.decisions: list[Planned] = []
         self.failures = list(observed.failures)
         self.names = {deployment.id: deployment.name for deployment in desired.deployments}
-        self.leaving = going(observed.nodes, observed.replicas)
+        self.demands = {one.id: one.demand for one in desired.deployments if one.demand is not None and one.count}
+        self.leaving = going(observed.nodes, observed.replicas, self.demands)
         self.ended: set[str] = set()
         counted: dict[str, list[Replica]] = {deployment.id: [] for deployment in desired.deployments}
         for replica in sorted(observed.replicas, key=_age):
@@ -93,8 +95,7 @@ class _Tick:
     def seat(self, policy: Policy | None) -> None:
         """Places for what is missing, on what is free once all that ends has ended."""
         observed, now = self.observed, self.now
-        demands = {one.id: one.demand for one in self.desired.deployments if one.demand is not None and one.count}
-        policy = policy or policy_of(demands.values())
+        policy = policy or policy_of(self.demands.values())
         freed: dict[str, int] = {}
         for replica in observed.replicas:
             device = self.devices.get(replica.device or "")
@@ -102,13 +103,13 @@ class _Tick:
                 freed[device.id] = freed.get(device.id, 0) + device.units_for(replica.memory_bytes)
         sitting = [replica for replica in observed.replicas if replica.id not in self.ended]
         books, closed = books_of(
-            observed.nodes, sitting, now, cached=observed.cached, demands=demands, leaving=self.leaving
+            observed.nodes, sitting, now, cached=observed.cached, demands=self.demands, leaving=self.leaving
         )
         Seating(
             Floor(observed.nodes, now, Cuts(books, closed, policy), freed),
             self.crews,
             failures=self.failures,
-            demands=demands,
+            demands=self.demands,
             policy=policy,
             held=self.desired.held,
             now=now,
@@ -299,10 +300,13 @@ class _Tick:
 
     def _why_leaving(self, replica: Replica) -> str:
         node = self.nodes[replica.node or ""]
-        if node.draining or replica.device is None:
+        if node.draining:
             return f"Node {node.name} is drained"
-        device = self.devices[replica.device]
-        return f"{self._where(replica)} is emptied, {device.unfit or 'as it was asked to be'}"
+        device, demand = self.devices.get(replica.device or ""), self.demands.get(replica.deployment)
+        if demand is not None and isolates_less(replica, demand) and not (device is not None and device.leaving):
+            return f"{self._where(replica)} gives less than the {demand.isolation.label} isolation that is promised"
+        reason = device.unfit if device is not None else ""
+        return f"{self._where(replica)} is emptied, {reason or 'as it was asked to be'}"
 
 
 def _ready(replica: Replica) -> bool:

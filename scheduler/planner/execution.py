@@ -116,7 +116,8 @@ class _Look:
         self.heirs = {replica.replaces: replica for replica in observed.replicas if replica.run and replica.replaces}
         self.deployments = {deployment.id: deployment for deployment in desired.deployments}
         self.at_gpu = {device.id: (node, device) for node in observed.nodes for device in node.devices}
-        self.leaving = going(observed.nodes, observed.replicas)
+        self.demands = {one.id: one.demand for one in desired.deployments if one.demand is not None}
+        self.leaving = going(observed.nodes, observed.replicas, self.demands)
         self._books: tuple[Books, dict[str, str]] | None = None
 
     def at(self, move: Move, since: float) -> _Status:
@@ -212,15 +213,13 @@ class _Look:
 
     def _opened(self) -> tuple[Books, dict[str, str]]:
         if self._books is None:
-            demands = {one.id: one.demand for one in self.deployments.values() if one.demand is not None}
             self._books = books_of(
-                self.observed.nodes, self.observed.replicas, self.now, demands=demands, leaving=self.leaving
+                self.observed.nodes, self.observed.replicas, self.now, demands=self.demands, leaving=self.leaving
             )
         return self._books
 
     def _demand(self, move: Move) -> Demand | None:
-        deployment = self.deployments.get(move.deployment)
-        return deployment.demand if deployment is not None else None
+        return self.demands.get(move.deployment)
 
     def _name(self, move: Move) -> str:
         deployment = self.deployments.get(move.deployment)

@@ -1,8 +1,9 @@
 """The world as the packing sees it: GPUs that are cut, and who sits on them. Pure.
 
-A replica is going when it is to stop, or when what it sits on is being emptied: a plan for later leaves its seat out,
-while who looks for a place now finds its units taken. A GPU on which something sits that the tables do not allow (units
-from before it had a board, an instance that another tool made) takes nothing new, with that as the reason.
+A replica is going when it is to stop, when what it sits on is being emptied, or when it is isolated less than its
+deployment asks for now: a plan for later leaves its seat out, while who looks for a place now finds its units taken. A
+GPU on which something sits that the tables do not allow (units from before it had a board, an instance that another
+tool made) takes nothing new, with that as the reason.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import replace
 
 from scheduler.geometry.layouts import layouts
 from scheduler.packing.books import Books
-from scheduler.packing.model import Demand, Fleet, Gpu, Seat
+from scheduler.packing.model import Demand, Fleet, Gpu, Isolation, Seat
 from scheduler.packing.plans import beyond_guarantee
 from scheduler.world import Device, Node, Replica
 
@@ -31,7 +32,7 @@ def fleet_of(
 ) -> Fleet:
     """For a plan: without those that are going. ``demands``: by deployment; they say anew who is burst."""
     nodes, replicas = tuple(nodes), tuple(replicas)
-    gone = going(nodes, replicas)
+    gone = going(nodes, replicas, demands)
     staying = [replica for replica in replicas if replica.id not in gone]
     return books_of(nodes, staying, now, cached=cached, demands=demands)[0].snapshot()
 
@@ -71,12 +72,26 @@ def books_of(
     return books, {gpu: reason for gpu, reason in closed.items() if reason}
 
 
-def going(nodes: Iterable[Node], replicas: Iterable[Replica]) -> set[str]:
-    """Replicas that are to stop, or whose node or device is to be emptied."""
-    nodes = tuple(nodes)
+def going(nodes: Iterable[Node], replicas: Iterable[Replica], demands: Mapping[str, Demand] | None = None) -> set[str]:
+    """Replicas that are to stop, whose node or device is to be emptied, or that are isolated less than is asked now."""
+    nodes, demands = tuple(nodes), demands or {}
     drained = {node.id for node in nodes if node.draining}
     emptied = {device.id for node in nodes for device in node.devices if device.leaving}
-    return {one.id for one in replicas if not one.run or one.node in drained or one.device in emptied}
+    return {
+        one.id
+        for one in replicas
+        if not one.run
+        or one.node in drained
+        or one.device in emptied
+        or isolates_less(one, demands.get(one.deployment))
+    }
+
+
+def isolates_less(replica: Replica, demand: Demand | None) -> bool:
+    """Whether where it sits is below the isolation of ``demand``, as when a contract asks for more than before."""
+    if demand is None or replica.node is None:
+        return False
+    return (replica.place.slot.kind if replica.place is not None else Isolation.MPS) < demand.isolation
 
 
 def why_unusable(node: Node, now: float) -> str:

@@ -24,7 +24,8 @@ def gpu(name: str, key: str = H100, **changes: Any) -> Device:
 def gpu_node(name: str = "n", count: int = 1, *, key: str = H100, **changes: Any) -> Node:
     """GPUs ``NAME-0``, ``NAME-1``, ...; ``changes`` are the node's."""
     devices = tuple(gpu(f"{name}-{number}", key) for number in range(count))
-    return Node(**{"id": name, "name": name, "heard_at": NOW, "cordoned": False, "devices": devices} | changes)
+    values: dict[str, Any] = {"id": name, "name": name, "heard_at": NOW, "cordoned": False, "devices": devices}
+    return Node(**values | changes)
 
 
 def sitting(name: str, device: str, slot: Slot, start: int = 0, **changes: Any) -> Replica:
@@ -59,10 +60,12 @@ def seats_of_world(world: ObservedWorld) -> list[Seat]:
     return found
 
 
-def wrong(world: ObservedWorld, demands: Mapping[str, Demand]) -> list[str]:
-    """Units booked twice, kinds mixed, trust or isolation broken; nearness is asked of ``too_close``."""
+def wrong(world: ObservedWorld, demands: Mapping[str, Demand], going: Iterable[str] = ()) -> list[str]:
+    """Units booked twice, kinds mixed, trust broken, or isolation save of those ``going``; not nearness."""
+    left = set(going)
     apart = {name: replace(demand, spread=Spread.NONE) for name, demand in demands.items()}
-    return broken_rules(fleet_of_world(world.nodes), seats_of_world(world), apart)
+    seats = [replace(seat, demand=NOBODY) if seat.replica in left else seat for seat in seats_of_world(world)]
+    return broken_rules(fleet_of_world(world.nodes), seats, apart)
 
 
 def too_close(world: ObservedWorld, demands: Mapping[str, Demand], going: Iterable[str]) -> list[str]:

@@ -89,6 +89,8 @@ class SimulatedFleet(Simulation):
         assert old.demand is not None
         least = self.chance.choice([1, 1, 2, 3])
         demand = replace(old.demand, guaranteed=self.chance.choice([50.0, 300.0, 900.0]), min_replicas=least)
+        if self.chance.random() < 0.2:
+            demand = replace(demand, isolation=self.chance.choice(FLOORS))
         new = replace(old, demand=demand, count=max(least, self.chance.choice([1, old.count])))
         self._want([new if one.id == old.id else one for one in self.desired.deployments])
 
@@ -203,9 +205,9 @@ class SimulatedFleet(Simulation):
 
     def check(self) -> None:
         demands = self.demands()
-        assert wrong(self.world, demands) == []
         known = {row.id for row in self.world.replicas if row.run}
-        apart = going(self.world.nodes, self.world.replicas)
+        apart = going(self.world.nodes, self.world.replicas, demands)
+        assert wrong(self.world, demands, apart) == []
         apart |= {row.id for row in self.world.replicas if row.replaces in known}
         assert too_close(self.world, demands, apart) == []
 
@@ -231,7 +233,7 @@ class SimulatedFleet(Simulation):
     def waits_in_vain(self) -> list[str]:
         """Guaranteed replicas that wait although there is a place, and deployments without their number."""
         found = []
-        apart = going(self.world.nodes, self.world.replicas)
+        apart = going(self.world.nodes, self.world.replicas, self.demands())
         open_: list[Device] = [d for n in self.world.nodes if not n.cordoned for d in n.devices if not d.unfit]
         for one in self.desired.deployments:
             mine = [row for row in self.world.replicas if row.deployment == one.id and row.id not in apart]

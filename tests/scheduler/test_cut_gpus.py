@@ -36,8 +36,8 @@ def asked(rates: dict[Any, float], wanted: float = 100.0, name: str = "d", **cha
 
 def deployed(needs: Demand | None, count: int = 1, **changes: Any) -> Deployment:
     name = needs.id if needs is not None else "d"
-    return Deployment(**{"id": name, "name": f"dep-{name}", "count": count, "memory_bytes": 3 * GB} | changes,
-                      demand=needs)  # fmt: skip
+    values: dict[str, Any] = {"id": name, "name": f"dep-{name}", "count": count, "memory_bytes": 3 * GB}
+    return Deployment(**values | changes, demand=needs)
 
 
 def look(nodes: list[Node], rows: list[Replica], *wanted: Deployment, **more: Any) -> Plan:
@@ -154,6 +154,20 @@ def test_shares_stay_within_their_owner() -> None:
     ]
     # Of whom nothing is known, nobody shares with.
     assert placed(look([gpu_node("n")], [replace(sits, trust="of e")], deployed(kin), deployed(mine))) == []
+
+
+def test_who_is_promised_more_isolation_than_it_has_moves_there() -> None:
+    rates = {mps(2): 50.0, mig("1g.10gb"): 60.0}
+    sits = sitting("r0", "n-0", mps(2), 0)
+    nodes = [gpu_node("n", 2)]
+    assert look(nodes, [sits], deployed(asked(rates, 50.0, isolation=Isolation.MPS))).actions == []
+    more = deployed(asked(rates, 50.0, isolation=Isolation.MIG))
+    found = look(nodes, [sits], more)
+    assert placed(found) == [("n-1", "1g.10gb", 6)]
+    assert len(found.actions) == 1
+    both = [sits, sitting("r1", "n-1", mig("1g.10gb"), 6)]
+    why = "gpu-0 of n gives less than the mig isolation that is promised: 1 of 1 replicas are ready elsewhere"
+    assert look(nodes, both, more).actions == [DrainReplica("r0", why)]
 
 
 # --- burst gives way ------------------------------------------------------------------------------------------------

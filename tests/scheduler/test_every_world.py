@@ -93,8 +93,7 @@ def rows(draw: st.DrawFn, index: int, nodes: list[Node], known: list[Replica], w
     place = draw(st.sampled_from(PLACES))
     seat = Seat(row.id, row.deployment, row.trust, device.id, place.slot, place.start)
     there = [other for other in seats_of_world(world) if other.gpu == device.id]
-    allowed = demand is None or (place.slot in demand.rates and place.slot.kind >= demand.isolation)
-    if place.slot.kind in device.kinds and allowed and fits(there, seat):
+    if place.slot.kind in device.kinds and fits(there, seat):
         return replace(row, node=node.id, device=device.id, state=state, place=place)
     return row
 
@@ -131,7 +130,11 @@ def running(sim: Simulation, deployment: str) -> list[Replica]:
 
 def leaves(sim: Simulation, row: Replica) -> bool:
     emptied = {d.id for n in sim.world.nodes for d in n.devices if d.leaving}
-    return row.node in {n.id for n in sim.world.nodes if n.draining} or row.device in emptied
+    demand, kind = demands_of(sim).get(row.deployment), Isolation.MPS
+    if row.place is not None:
+        kind = row.place.slot.kind
+    too_open = demand is not None and row.node is not None and kind < demand.isolation
+    return row.node in {n.id for n in sim.world.nodes if n.draining} or row.device in emptied or too_open
 
 
 def ready(row: Replica) -> bool:
@@ -146,7 +149,7 @@ def heir(sim: Simulation, row: Replica) -> bool:
 
 
 def demands_of(sim: Simulation) -> dict[str, Demand]:
-    return {one.id: one.demand for one in sim.desired.deployments if one.demand is not None}
+    return {one.id: one.demand for one in sim.desired.deployments if one.demand is not None and one.count}
 
 
 def guaranteed(deployment: Deployment) -> int:
@@ -213,8 +216,8 @@ def test_no_unit_is_booked_twice_and_no_isolation_broken(sim: Simulation) -> Non
     for _ in range(4):
         sim.tick()
         assert all(d.used_units <= d.units for n in sim.world.nodes for d in n.devices if not d.board)
-        assert wrong(sim.world, demands_of(sim)) == []
         going = {row.id for row in sim.world.replicas if not row.run or leaves(sim, row) or heir(sim, row)}
+        assert wrong(sim.world, demands_of(sim), going) == []
         if not odd:
             assert too_close(sim.world, demands_of(sim), going) == []
         sim.agents_act()
