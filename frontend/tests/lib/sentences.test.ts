@@ -38,6 +38,19 @@ describe("the server's sentences in Chinese", () => {
     );
   });
 
+  it("says why a GPU is not healthy", () => {
+    expect(
+      say(
+        "GPU gpu-3 of node n1 is fenced: The driver reported XID 95: a memory error that may have reached any process. Reset the GPU when it is empty; if it comes again, have the GPU replaced",
+      ),
+    ).toBe(
+      "节点 n1 的 GPU gpu-3 已隔离：驱动报告 XID 95：可能影响任何进程的显存错误。GPU 空闲后请重置；若再次出现，请更换 GPU",
+    );
+    expect(say("Fenced by ann@example.com: fans are changed. Clear it when it may be used again")).toBe(
+      "由 ann@example.com 隔离：fans are changed。可以重新使用时请解除隔离",
+    );
+  });
+
   it("reads a list piece by piece", () => {
     expect(
       say(
