@@ -7,7 +7,7 @@ interface Props {
   label: string;
   hint: string;
   value: ReactNode;
-  unit?: string;
+  unit?: ReactNode;
   detail?: ReactNode;
   tone?: "good" | "warn" | "bad";
   loading?: boolean;

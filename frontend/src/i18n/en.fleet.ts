@@ -88,6 +88,7 @@ export const enFleet = {
   card: {
     label: "Who sits here",
     where: "Where",
+    at: (gpu: string, units: string, all: number) => `${gpu}, ${units} of ${all}`,
     slice: "Slice",
     sliceState: "Slice is",
     sliceStates: {

@@ -88,6 +88,7 @@ export const zhFleet: typeof enFleet = {
   card: {
     label: "谁在这里",
     where: "位置",
+    at: (gpu, units, all) => `${gpu}，${units}，共 ${all}`,
     slice: "切片",
     sliceState: "切片状态",
     sliceStates: {

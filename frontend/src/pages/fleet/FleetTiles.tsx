@@ -1,4 +1,3 @@
-import type { ReactNode } from "react";
 import type { MapTotals } from "../../api/fleet";
 import { StatTile, StatTiles } from "../../components/StatTile";
 import { t } from "../../i18n";
@@ -14,14 +13,7 @@ export function FleetTiles({ totals }: { totals: MapTotals | undefined }) {
   const empty = sum.devices - sum.devices_in_use;
   const closed = sum.devices - sum.devices_taking_new;
   // Where any of the devices is not there, every figure about devices says so.
-  const mark = (text: ReactNode) =>
-    sum.simulated > 0 ? (
-      <>
-        <Simulated short /> {text}
-      </>
-    ) : (
-      text
-    );
+  const unit = sum.simulated > 0 ? <Simulated short /> : undefined;
   return (
     <StatTiles columns={6}>
       <StatTile
@@ -30,7 +22,8 @@ export function FleetTiles({ totals }: { totals: MapTotals | undefined }) {
         hint={words.nodes.hint}
         value={`${integer(sum.nodes_connected)} / ${integer(sum.nodes)}`}
         tone={sum.nodes_connected < sum.nodes ? "warn" : undefined}
-        detail={mark(words.nodes.detail(integer(sum.devices), sum.devices))}
+        unit={unit}
+        detail={words.nodes.detail(integer(sum.devices), sum.devices)}
         testId="tile-nodes"
       />
       <StatTile
@@ -38,11 +31,12 @@ export function FleetTiles({ totals }: { totals: MapTotals | undefined }) {
         label={words.devices.label}
         hint={words.devices.hint}
         value={`${integer(sum.devices_in_use)} / ${integer(sum.devices)}`}
-        detail={mark(
+        unit={unit}
+        detail={
           closed > 0
             ? words.devices.closed(integer(empty), integer(closed))
-            : words.devices.detail(integer(empty)),
-        )}
+            : words.devices.detail(integer(empty))
+        }
         testId="tile-devices"
       />
       <StatTile
@@ -50,7 +44,8 @@ export function FleetTiles({ totals }: { totals: MapTotals | undefined }) {
         label={words.units.label}
         hint={words.units.hint}
         value={`${integer(sum.units_free)} / ${integer(sum.units)}`}
-        detail={mark(words.units.detail(integer(sum.units_taken)))}
+        unit={unit}
+        detail={words.units.detail(integer(sum.units_taken))}
         testId="tile-units"
       />
       <StatTile
@@ -59,7 +54,8 @@ export function FleetTiles({ totals }: { totals: MapTotals | undefined }) {
         hint={words.stranded.hint}
         value={integer(sum.units_stranded)}
         tone={sum.units_stranded > 0 ? "warn" : undefined}
-        detail={mark(words.stranded.detail(integer(sum.units_blocked)))}
+        unit={unit}
+        detail={words.stranded.detail(integer(sum.units_blocked))}
         testId="tile-stranded"
       />
       <StatTile
@@ -67,7 +63,8 @@ export function FleetTiles({ totals }: { totals: MapTotals | undefined }) {
         label={words.fragmentation.label}
         hint={words.fragmentation.hint}
         value={percent(sum.fragmentation)}
-        detail={mark(sum.fragmentation === null ? words.fragmentation.none : words.fragmentation.detail)}
+        unit={unit}
+        detail={sum.fragmentation === null ? words.fragmentation.none : words.fragmentation.detail}
         testId="tile-fragmentation"
       />
       <StatTile
@@ -75,12 +72,11 @@ export function FleetTiles({ totals }: { totals: MapTotals | undefined }) {
         label={words.promised.label}
         hint={words.promised.hint}
         value={bytes(sum.promised_bytes)}
-        detail={mark(
-          words.promised.detail(
-            share(sum.promised_bytes, sum.memory_bytes),
-            bytes(sum.memory_used_bytes),
-            bytes(sum.memory_measured_bytes),
-          ),
+        unit={unit}
+        detail={words.promised.detail(
+          share(sum.promised_bytes, sum.memory_bytes),
+          bytes(sum.memory_used_bytes),
+          bytes(sum.memory_measured_bytes),
         )}
         testId="tile-promised"
       />

@@ -1,6 +1,6 @@
 import { IconLock } from "@tabler/icons-react";
 import type { CSSProperties } from "react";
-import type { MapGpu } from "../../api/fleet";
+import type { MapGpu, MapSeat, MapSegment } from "../../api/fleet";
 import { Hint } from "../../components/Hint";
 import { StatePill } from "../../components/StatePill";
 import { say, t } from "../../i18n";
@@ -132,6 +132,12 @@ function Figures({ gpu }: { gpu: MapGpu }) {
   );
 }
 
+/** The second line of a box: the slice; of a device that is not cut, whose it is. */
+function lineOf(gpu: MapGpu, segment: MapSegment, seat: MapSeat): string {
+  if (gpu.cut === "whole") return t.fleet.cuts.whole;
+  return gpu.board ? segment.profile : seat.tenant_name;
+}
+
 interface BoxProps {
   box: Box;
   gpu: MapGpu;
@@ -155,7 +161,7 @@ function BoxView({ box: { segment, seat }, gpu, colour, handlers }: BoxProps) {
         {...handlers}
       >
         <span className={classes.seatName}>{seat.deployment_name}</span>
-        <span className={`${classes.seatMore} num`}>{gpu.board ? segment.profile : seat.tenant_name}</span>
+        <span className={`${classes.seatMore} num`}>{lineOf(gpu, segment, seat)}</span>
       </button>
     );
   }

@@ -142,7 +142,11 @@ function Content({ gpu, segment, seat }: ContentProps) {
   const words = t.fleet.card;
   const where: Fact = {
     label: words.where,
-    value: `${gpu.index} · ${t.fleet.device.unitsOf(segment.start, segment.start + segment.size - 1)} / ${gpu.units}`,
+    value: words.at(
+      gpu.label,
+      t.fleet.device.unitsOf(segment.start, segment.start + segment.size - 1),
+      gpu.units,
+    ),
   };
   const slice: Fact[] = segment.profile
     ? [

@@ -80,7 +80,7 @@ export function planColumns(open: (id: string) => void): Column<PlanLine>[] {
       accessorFn: (p) => p.gap,
       header: words.gap,
       meta: { order: "gap", end: true, hide: "tablet" },
-      cell: ({ row }) => percent(row.original.gap),
+      cell: ({ row }) => <span style={{ whiteSpace: "nowrap" }}>{percent(row.original.gap)}</span>,
     },
   ];
 }
