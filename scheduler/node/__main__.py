@@ -25,7 +25,6 @@ from scheduler.node.modelcache import DEFAULT_CACHE_BYTES, ModelCache
 from scheduler.node.paths import StateDir, StateDirTaken, UnsafeName, boot_id, safe_name
 from scheduler.node.providers.base import Provider, ProviderError
 from scheduler.node.providers.cpu import CpuProvider
-from scheduler.node.providers.nvml import NvmlProvider
 from scheduler.node.providers.simulated import SimulatedProvider
 from scheduler.node.replica import RuntimeSettings
 from scheduler.node.slices.keeper import SliceKeeper, end_daemons
@@ -162,6 +161,8 @@ def _provider(arguments: argparse.Namespace, node: str, state: StateDir) -> Prov
     if arguments.provider == "cpu":
         return CpuProvider(node=node)
     if arguments.provider == "nvml":
+        from scheduler.node.providers.nvml import NvmlProvider
+
         return NvmlProvider(node=node)
     if arguments.simulated_file is None:
         raise UsageError("--provider simulated needs --simulated-file FLEET.toml")

@@ -33,6 +33,7 @@ import psutil
 from gpuruntime.protocol import Device, SliceKind
 from scheduler.geometry.boards import UnknownBoard, board
 from scheduler.node.providers.base import Host, ProviderError
+from scheduler.node.slices import words
 
 GB = 1 << 30
 KINDS: tuple[SliceKind, ...] = ("whole", "mig", "mps", "time-slice")
@@ -83,7 +84,7 @@ def _of_board(gpu: dict[str, Any], path: Path) -> dict[str, Any]:
         "units": found.units,
         "board": found.key,
         "kinds": kinds,
-        "unable": {kind: "the fleet's file leaves it out" for kind in KINDS if kind not in kinds},
+        "unable": {kind: words.LEFT_OUT for kind in KINDS if kind not in kinds},
     }
 
 

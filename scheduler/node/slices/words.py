@@ -9,6 +9,7 @@ FOREIGN = "another tool made it: Berth neither uses nor removes it"
 HALF_FOREIGN = "another tool began to make it: Berth neither uses nor removes it"
 CHECKED = "the memory of what ran there before is being checked"
 NO_CUTTER = "nothing on this node can be cut"
+LEFT_OUT = "the file that makes this fleet up leaves it out"
 STILL_LISTED = "the driver still lists it"
 
 
