@@ -25,6 +25,9 @@ SPEAKING = (
     *(f"platform/berth/{app}/*.py" for app in ("fleet", "gateway", "metering", "options", "slas", "tenants")),
     *("platform/berth/bounded_body.py", "platform/berth/bounded_http.py"),
     *("scheduler/placing.py", "scheduler/reconcile.py", "scheduler/health/faults.py", "scheduler/health/machine.py"),
+    *("scheduler/seating.py", "platform/berth/plans/*.py"),
+    *(f"scheduler/packing/{name}.py" for name in ("compact", "insertion", "moves", "needs", "plans", "refusals", "replan")),
+    *(f"scheduler/planner/{name}.py" for name in ("cuts", "execution", "fleet", "plans", "promises")),
     *("scheduler/node/modelcache.py", "scheduler/node/process.py", "scheduler/node/replica.py"),
     "scheduler/node/slices/words.py",
     *(f"gpuruntime/door/{name}.py" for name in ("admission", "asked", "generate", "replica", "run", "serve")),
@@ -45,8 +48,9 @@ _SAYS_SOMETHING = re.compile(r"[a-z]{2,}.* |[ ].*[a-z]{2,}", re.DOTALL)
 _CODE = re.compile(
     r"^(\s*(SELECT|INSERT)|SUM\(|Bearer |Basic |HTTP |text/|attachment;|%|\^|[a-z_]+ [+>] )|\\[dw$]|\x00"
 )
-# Descriptions for the schema, and who acts: names.
+# Descriptions for the schema, who acts (names), and what only a fault in our code would say.
 _NOT_SAID = {
+    "a change without a seat after it starts nothing",
     "{} by {}",
     "up to {} of {}, split by commas; a minus in front sorts downwards; absent values last",
     "words, each of which is part of: {}",
