@@ -101,6 +101,8 @@ class MpsControl:
         (self.folder / _PARTITIONED).unlink(missing_ok=True)
         if not self.folder.is_relative_to(self._root):
             shutil.rmtree(self.folder, ignore_errors=True)
+            with contextlib.suppress(OSError):  # another GPU's daemon still has its folder there
+                self.folder.parent.rmdir()
 
     def ask(self, command: str) -> str:
         """What it answers to one command. Raises ``MpsError``."""
