@@ -69,9 +69,7 @@ def of_class(service_class: ServiceClass, guaranteed: float = 0.0) -> Promises:
     return Promises(guaranteed, 0.0, _ISOLATION[service_class.isolation], tpot_s)
 
 
-def demand_of(
-    deployment: Deployment, needs: MemoryNeeds, promised: Promises | None, boards: Collection[str]
-) -> Demand:
+def demand_of(deployment: Deployment, needs: MemoryNeeds, promised: Promises | None, boards: Collection[str]) -> Demand:
     """``promised`` None: without a contract, its class alone says what it needs."""
     promised = promised or of_class(deployment.service_class)
     longest = deployment.max_model_len or deployment.model.context_length
