@@ -17,10 +17,11 @@ import redis
 from django.db.models import F, Q
 
 from berth.deployments.models import Deployment, DesiredState, Replica
+from berth.deployments.replicas import create_replica
 from berth.deployments.services import observe_replicas, scale_deployment, start_deployment, stop_deployment
 from berth.fleet.health import clear_gpu, fence_gpu
 from berth.fleet.models import Gpu, Health, Node, Seat, Slice, SliceUnit
-from berth.fleet.services import cordon_node, desired_for, drain_node, observe_node
+from berth.fleet.services import cordon_node, desired_for, drain_node, observe_node, reserve_seat
 from berth.fleet.slices import observe_slices
 from berth.live import names
 from berth.plans.models import Plan
@@ -32,6 +33,7 @@ from helpers.fleets import broken_rules
 from scheduler import planning, tasks
 from scheduler.geometry.boards import board
 from scheduler.packing import model as packing
+from scheduler.world import Place
 
 pytestmark = pytest.mark.django_db
 
@@ -51,10 +53,10 @@ def liveness(redis_url: str) -> Iterator[redis.Redis]:
 
 
 class House:
-    def __init__(self, chance: random.Random, liveness: redis.Redis) -> None:
+    def __init__(self, chance: random.Random, liveness: redis.Redis, nodes: int = NODES) -> None:
         self.chance, self.liveness = chance, liveness
         self.now = time.time()
-        self.nodes = [self._node(n) for n in range(NODES)]
+        self.nodes = [self._node(n) for n in range(nodes)]
         self.silent: set[str] = set()
         self.crashed: dict[str, int] = {}
         self.recovering: set[str] = set()
@@ -237,7 +239,7 @@ def _gpu(node: int, index: int, key: str) -> protocol.Device:
     found = board(key)
     return protocol.Device(
         index=index, uuid=f"SIM-{node}-{index}", name=found.name, kind="simulated", memory_bytes=found.memory_bytes,
-        units=found.units, board=key, kinds=["whole", *(["mig"] if node % 4 else []), "mps", "time-slice"],
+        units=found.units, board=key, kinds=["whole", *(["mig"] if node % 4 != 3 else []), "mps", "time-slice"],
     )  # fmt: skip
 
 
@@ -273,4 +275,38 @@ def test_the_rules_hold_through_a_hundred_steps_and_what_is_asked_for_is_reached
     ready = Replica.objects.for_platform().filter(ended_at=None, state="ready", run=True)
     for row in _deployments().filter(desired_state=DesiredState.RUNNING):
         assert ready.filter(deployment=row).count() == max(row.replica_count, row.planned_replicas), row.name
-    assert Plan.objects.filter(state="done", moves__gt=0).exists(), "nothing was ever moved"
+
+
+def test_two_gpus_half_empty_become_one_without_a_gap(liveness: redis.Redis) -> None:
+    house = House(random.Random(1), liveness, nodes=1)
+    own = next(one for one in house.classes if one.isolation == "mig")
+    gpus = list(Gpu.objects.order_by("index"))[:2]
+    rows = []
+    for gpu in gpus:
+        deployment = make_deployment(model=house.model, service_class=own)
+        row = create_replica(deployment=deployment, reason="")
+        place = Place(packing.Slot(gpu.board, packing.Isolation.MIG, "1g.10gb"), 0)
+        reserve_seat(replica=row, gpu=gpu, memory_bytes=row.memory_bytes, place=place)
+        rows.append(row)
+    for _ in range(3):
+        assert house.tick() == []
+    house.half_an_hour_passes()
+    assert house.tick() == []
+    plan = planning.plan_now(house.now)
+    assert plan is not None
+    (change,) = plan.changes
+    assert (plan.state, plan.kind, plan.moves) == ("running", "compact", 1)
+    assert (plan.before["gpus_in_use"], plan.after["gpus_in_use"]) == (2, 1)
+    ready = Replica.objects.for_platform().filter(state="ready", run=True, ended_at=None)
+    for _ in range(8):
+        house.tick()
+        house.check()
+        assert ready.values("deployment").distinct().count() == 2, "one had a gap"
+    plan.refresh_from_db()
+    assert (plan.state, plan.wave) == ("done", 1)
+    assert set(Slice.objects.values_list("gpu_id", flat=True)) == {change["to"]["gpu"]}
+    moved = Replica.objects.for_platform().get(replaces=change["replica"])
+    assert moved.state == "ready"
+    assert Replica.objects.for_platform().get(id=change["replica"]).ended_at is not None
+    assert planning.plan_now(house.now) is not None
+    assert Plan.objects.filter(state="running").count() == 0, "it would move them again"
