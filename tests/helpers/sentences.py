@@ -26,7 +26,10 @@ SPEAKING = (
     *("platform/berth/bounded_body.py", "platform/berth/bounded_http.py"),
     *("scheduler/placing.py", "scheduler/reconcile.py", "scheduler/health/faults.py", "scheduler/health/machine.py"),
     *("scheduler/seating.py", "platform/berth/plans/*.py"),
-    *(f"scheduler/packing/{name}.py" for name in ("compact", "insertion", "moves", "needs", "plans", "refusals", "replan")),
+    *(
+        f"scheduler/packing/{name}.py"
+        for name in ("compact", "insertion", "moves", "needs", "plans", "refusals", "replan")
+    ),
     *(f"scheduler/planner/{name}.py" for name in ("cuts", "execution", "fleet", "plans", "promises")),
     *("scheduler/node/modelcache.py", "scheduler/node/process.py", "scheduler/node/replica.py"),
     "scheduler/node/slices/words.py",

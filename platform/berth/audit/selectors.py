@@ -17,7 +17,7 @@ def events(scope: Scope) -> ScopedQuerySet:
 
 
 def annotate_names(events: Sequence[Any]) -> None:
-    """Gives each event ``object_name``: a person's or a session's names whom, a contract's its deployment, not an id."""
+    """Gives each event ``object_name``: whom it is about, of a contract its deployment, not an id."""
     people = {event.object_id for event in events if event.object_type == "user"}
     names = dict(User.objects.filter(id__in=people).values_list("id", "email")) if people else {}
     contracts = {event.object_id for event in events if event.object_type == "contract"}

@@ -67,7 +67,9 @@ class FitSettingsSerializer(serializers.Serializer[Any]):
     kv_bytes = serializers.IntegerField(default=256 << 20, min_value=1, max_value=1 << 50)
     kv_dtype = serializers.ChoiceField(choices=KvDtype.choices, default=KvDtype.AUTO)
     replicas = serializers.IntegerField(default=1, min_value=0, max_value=1000)
-    tenant = serializers.CharField(required=False, allow_null=True, max_length=32, help_text="whose it would be; absent: the platform's")
+    tenant = serializers.CharField(
+        required=False, allow_null=True, max_length=32, help_text="whose it would be; absent: the platform's"
+    )
     service_class = serializers.CharField(
         required=False, allow_null=True, max_length=40, help_text="id or name; its TPOT and isolation decide on slots"
     )

@@ -16,7 +16,8 @@ from berth.plans.demands import of_class, profile_of
 from berth.plans.fleet import current_fleet, demand_for, demands
 from berth.slas.models import ServiceClass
 from scheduler.geometry.boards import board
-from scheduler.packing.model import Fleet, Seat, Slot, profile_of as profile_in
+from scheduler.packing.model import Fleet, Seat, Slot
+from scheduler.packing.model import profile_of as profile_in
 from scheduler.packing.needs import Fit as SlotAnswer
 from scheduler.packing.needs import fits
 from scheduler.packing.outlook import would_fit
@@ -24,7 +25,7 @@ from scheduler.packing.outlook import would_fit
 
 @dataclass(frozen=True, slots=True)
 class SlotFit:
-    """One way to hold a replica. ``part``: of the GPU; ``rate``: tokens/s within the SLA; ``why_not`` empty: it fits."""
+    """One way to hold a replica. ``part``: of the GPU; ``rate``: tokens/s within the SLA; no ``why_not``: it fits."""
 
     board: str
     board_name: str
@@ -117,9 +118,7 @@ def outlook_of(
         **settings,
     )
     promised = of_class(service_class, guaranteed_tokens_per_s)
-    profile = profile_of(
-        needs_of(model, **settings), longest_of(model, max_model_len), max_num_seqs, promised.tpot_s
-    )
+    profile = profile_of(needs_of(model, **settings), longest_of(model, max_model_len), max_num_seqs, promised.tpot_s)
     answers = fits(profile, promised.isolation, boards)
     found = would_fit(fleet, demand, demands().values())
     return Outlook(

@@ -193,7 +193,7 @@ class DeviceFitSerializer(serializers.Serializer[Any]):
 
 
 class SlotFitSerializer(serializers.Serializer[Any]):
-    """One way to hold a replica on a GPU of this type. ``rate``: tokens/s within the SLA; ``why_not`` empty: it fits."""
+    """One way to hold a replica on a GPU of this type. ``rate``: tokens/s within the SLA; no ``why_not``: it fits."""
 
     board = serializers.CharField()
     board_name = serializers.CharField()

@@ -44,7 +44,14 @@ def test_it_is_found_by_what_an_operator_would_ask_for() -> None:
 def test_a_list_is_lean_and_one_plan_is_whole() -> None:
     client = World().client("operator")
     spot = {"gpu": "gpu_1", "gpu_name": "gpu-0", "node": "nod_1", "node_name": "a", "start": 4}
-    change = {"replica": "rep_1", "deployment": "dep_1", "deployment_name": "chat", "why": "w", "from": spot, "to": None}
+    change = {
+        "replica": "rep_1",
+        "deployment": "dep_1",
+        "deployment_name": "chat",
+        "why": "w",
+        "from": spot,
+        "to": None,
+    }
     made = plan("exact", "running", 0, changes=[change], waves=[{"starts": [], "stops": []}] * 3, wave=1,
                 inputs={"gpus": 4}, candidates=[{"kind": "exact", "why_not": ""}])  # fmt: skip
     (line,) = client.get(url("plans")).json()["results"]

@@ -1,5 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import type { PlanLine } from "../../api/fleet";
+import { Loaded } from "../../components/Loaded";
 import { Panel } from "../../components/Panel";
 import { TimeAgo } from "../../components/TimeAgo";
 import { usePlan, usePlans } from "../../hooks/usePlans";
@@ -21,7 +22,7 @@ export function LastPlan({ simulated }: { simulated: boolean }) {
   const moved = usePlans({ page_size: 1, kind: ["insert", "compact", "exact"] });
   const look = looked.data?.results[0];
   const last = moved.data?.results[0];
-  if (!looked.data || !moved.data) return null;
+
   const all = (
     <Link to="/t/$scope/plans" params={{ scope: current?.slug ?? "" }}>
       {words.all}
@@ -30,7 +31,11 @@ export function LastPlan({ simulated }: { simulated: boolean }) {
   return (
     <div className={classes.last} data-testid="last-plan">
       <Panel title={words.title} hint={words.hint} aside={all}>
-        {last ? <Shown line={last} simulated={simulated} /> : <p className={classes.none}>{words.none}</p>}
+        <Loaded query={moved}>
+          {({ results: [last] }) =>
+            last ? <Shown line={last} simulated={simulated} /> : <p className={classes.none}>{words.none}</p>
+          }
+        </Loaded>
         {look && look.id !== last?.id && (
           <p className={classes.lastWhy}>
             <span className="muted">
