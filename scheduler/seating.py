@@ -239,8 +239,10 @@ class Seating:
     def _waits(self, found: Promises, seat: Seat) -> str:
         node, device = self.floor.at[seat.gpu]
         who = found.in_the_way(self.floor.cuts.books, seat)
-        once = f" once {', '.join(who)} {'have' if len(who) > 1 else 'has'} left" if who else ""
-        return f"It gets {seat.slot.kind.label} {seat.slot.profile} of {node.name} {device.label}{once}"
+        slot = f"{seat.slot.kind.label} {seat.slot.profile}"
+        if who:
+            return f"It gets {slot} of {node.name} {device.label} once free of {', '.join(who)}"
+        return f"It gets {slot} of {node.name} {device.label}"
 
     def _give_way(self, seat: Seat, to: str) -> None:
         node, _ = self.floor.at[seat.gpu]

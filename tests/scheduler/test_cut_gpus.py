@@ -201,7 +201,7 @@ def test_burst_gives_way_to_a_guarantee_that_finds_no_room() -> None:
     why = "Beyond what is guaranteed: it gives way to dep-d, which is guaranteed a replica"
     assert DrainReplica("beyond", why) in found.actions
     waits = [one for one in found.actions if isinstance(one, CreateReplica) and one.deployment == "d"]
-    assert [one.reason for one in waits] == ["It gets mig 4g.40gb of n gpu-0 once beyond has left"]
+    assert [one.reason for one in waits] == ["It gets mig 4g.40gb of n gpu-0 once free of beyond"]
     assert again(nodes, rows, found.actions, greedy, newcomer) == []
     gone = [row for row in rows if row.id != "beyond"]
     assert placed(look(nodes, gone, greedy, newcomer))[0] == ("n-0", "4g.40gb", 0)
@@ -223,7 +223,7 @@ def test_whoever_is_leaving_anyway_is_waited_for_before_anyone_is_asked_to() -> 
     newcomer = deployed(asked({mig("4g.40gb"): 400.0}, 400.0))
     found = look([*nodes, gpu_node("m")], rows, greedy, newcomer)
     assert [type(one) for one in found.actions] == [CreateReplica]
-    assert "m gpu-0 once going has left" in found.actions[0].reason
+    assert "m gpu-0 once free of going" in found.actions[0].reason
     assert again([*nodes, gpu_node("m")], rows, found.actions, greedy, newcomer) == []
 
 

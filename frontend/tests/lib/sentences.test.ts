@@ -84,3 +84,15 @@ describe("the server's sentences in Chinese", () => {
     expect(say("")).toBe("");
   });
 });
+
+it("says why a plan was made and why there is no room", () => {
+  const said = translator(catalogue, {});
+  expect(
+    said(
+      "7 GPUs in use, and nobody moves who could stay. Not taken: exact would move 8 replicas that are younger than 1200 s",
+    ),
+  ).toBe("使用 7 个 GPU，能留下的都不迁移。未采用：重新装箱会迁移 8 个运行不足 1200 秒的副本");
+  expect(
+    said("None of 3 GPUs has a place for 1g.10gb (10.5 GB) or more: 2 are full, 1 take nothing new"),
+  ).toBe("3 个 GPU 中没有一个能放下 1g.10gb（10.5 GB）或更大的切片：2 个已满，1 个不接收新副本");
+});

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
+from typing import Any
 
 from berth.catalog.models import Model, ModelState
 from berth.core.errors import Invalid
@@ -78,7 +79,7 @@ def fit_of(
     if model.state != ModelState.READY:
         raise Invalid(f"{model.name} is {model.state}: {model.reason or 'wait until it is ready'}", field="model")
     check_engine(engine, dtype, kv_dtype)
-    settings = {
+    settings: dict[str, Any] = {
         "dtype": dtype,
         "max_model_len": max_model_len,
         "max_num_seqs": max_num_seqs,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from berth.catalog.models import Model
 from berth.deployments.models import Deployment
@@ -101,7 +102,7 @@ def outlook_of(
     boards = tuple(sorted({gpu.board for gpu in fleet.gpus}))
     if not boards:
         return None
-    settings = {
+    settings: dict[str, Any] = {
         "dtype": dtype,
         "max_model_len": max_model_len,
         "max_num_seqs": max_num_seqs,

@@ -59,7 +59,7 @@ class MapGpuSerializer(serializers.Serializer[Any]):
     """
 
     id = serializers.CharField()
-    label = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]
     index = serializers.IntegerField()
     name = serializers.CharField()
     node = NodeRefSerializer()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from django.utils import timezone
 
@@ -65,7 +65,7 @@ def _read(node_id: str | None) -> _Rows:
         units, seats = units.filter(gpu__node_id=node_id), seats.filter(slice__gpu__node_id=node_id)
     by_gpu: dict[str, list[Row]] = defaultdict(list)
     for row in slices.values("id", "gpu_id", "kind", "profile", "start", "size", "state", "reason", "memory_bytes"):
-        by_gpu[row["gpu_id"]].append(row)
+        by_gpu[row["gpu_id"]].append(cast(Row, row))
     owned: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for gpu_id, index, slice_id in units.values_list("gpu_id", "index", "slice_id"):
         owned[gpu_id].append((index, slice_id))
