@@ -85,7 +85,8 @@ def carry_out(
         return None
     since = (plan.wave_since or plan.at).timestamp()
     step = advance(plan.waves, observed, desired, now, done=plan.wave, since=since)
-    for action in (*step.begin, *step.drop):
+    actions: list[world.Action] = [*step.begin, *step.drop]
+    for action in actions:
         act(action)
     at = datetime.fromtimestamp(now, UTC)
     if step.wave != plan.wave:

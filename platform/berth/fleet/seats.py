@@ -69,9 +69,7 @@ def _at(replica: Replica, device: Gpu, memory_bytes: int, place: Place) -> Seat:
     slice_.save()
     try:
         with transaction.atomic():
-            SliceUnit.objects.bulk_create(
-                SliceUnit(gpu=device, index=index, slice=slice_) for index in units_of(place)
-            )
+            SliceUnit.objects.bulk_create(SliceUnit(gpu=device, index=index, slice=slice_) for index in units_of(place))
     except IntegrityError as error:
         raise NoRoom(f"units of {place.slot.profile} at {place.start} have an owner already") from error
     return Seat.objects.create(

@@ -14,7 +14,7 @@ import scheduler.world as plan
 from berth.core.errors import BerthError
 from berth.deployments.models import Deployment, DesiredState, Replica, ReplicaState
 from berth.deployments.needs import needs_of_deployment
-from berth.fleet.models import Gpu, Health, Node, Slice, SliceUnit
+from berth.fleet.models import Gpu, Health, Node, Seat, Slice, SliceUnit
 from berth.fleet.places import ISOLATION, blocked_of, place_of
 from berth.fleet.seats import takes_new
 from berth.plans.demands import Promises, demand_of, promises
@@ -74,8 +74,9 @@ def replicas() -> tuple[plan.Replica, ...]:
 
 
 def _replica(row: Replica) -> plan.Replica:
-    seat = getattr(row, "seat", None)
+    seat: Seat | None = getattr(row, "seat", None)
     slice_: Slice | None = seat.slice if seat is not None else None
+    place = place_of(seat.slice, seat.slice.gpu.board, burst=seat.burst) if seat is not None else None
     return plan.Replica(
         id=row.id,
         deployment=row.deployment_id,
@@ -88,7 +89,7 @@ def _replica(row: Replica) -> plan.Replica:
         created_at=row.created_at.timestamp(),
         memory_bytes=row.memory_bytes,
         restarts=row.restarts,
-        place=place_of(slice_, slice_.gpu.board, burst=seat.burst) if slice_ is not None else None,
+        place=place,
         replaces=row.replaces,
         trust=row.tenant_id,
     )
