@@ -215,7 +215,6 @@ class TestModels(ReadCase, WriteCase, BadInputCase):
             ("post", self.url(one, "fit"), {"service_class": "none"}, "service_class"),
             ("post", self.url(one, "fit"), {"isolation": "none"}, "isolation"),
             ("post", self.url(one, "fit"), {"guaranteed_tokens_per_s": -1}, "guaranteed_tokens_per_s"),
-            ("post", self.url(one, "fit"), {"tenant": "ten_none"}, "tenant"),
             ("post", self.url(one, "fit"), {"engine": "vllm", "kv_dtype": "int8"}, "kv_dtype"),
         ]
 

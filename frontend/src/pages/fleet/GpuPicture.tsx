@@ -1,3 +1,4 @@
+import { VisuallyHidden } from "@mantine/core";
 import { IconLock } from "@tabler/icons-react";
 import type { CSSProperties } from "react";
 import type { MapGpu, MapSeat, MapSegment } from "../../api/fleet";
@@ -157,11 +158,17 @@ function BoxView({ box: { segment, seat }, gpu, colour, handlers }: BoxProps) {
         data-colour={colour ?? 0}
         data-state={seat.state}
         data-burst={seat.burst || undefined}
-        aria-label={words.seat(seat.deployment_name, seat.tenant_name, segment.profile, units, state)}
         {...handlers}
       >
-        <span className={classes.seatName}>{seat.deployment_name}</span>
-        <span className={`${classes.seatMore} num`}>{lineOf(gpu, segment, seat)}</span>
+        <VisuallyHidden>
+          {words.seat(seat.deployment_name, seat.tenant_name, segment.profile, units, state)}
+        </VisuallyHidden>
+        <span className={classes.seatName} aria-hidden="true">
+          {seat.deployment_name}
+        </span>
+        <span className={`${classes.seatMore} num`} aria-hidden="true">
+          {lineOf(gpu, segment, seat)}
+        </span>
       </button>
     );
   }
@@ -174,9 +181,12 @@ function BoxView({ box: { segment, seat }, gpu, colour, handlers }: BoxProps) {
       </span>
     );
   return (
-    <button type="button" className={classes[kind]} aria-label={label} {...handlers}>
+    <button type="button" className={classes[kind]} {...handlers}>
+      <VisuallyHidden>{label}</VisuallyHidden>
       {kind === "blocked" && <IconLock size={13} stroke={1.8} aria-hidden="true" />}
-      <span className={classes.hush}>{kind === "stranded" ? words.stranded : segment.profile}</span>
+      <span className={classes.hush} aria-hidden="true">
+        {kind === "stranded" ? words.stranded : segment.profile}
+      </span>
     </button>
   );
 }
