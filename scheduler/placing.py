@@ -218,6 +218,8 @@ def score_why(node: Node, wish: Wish) -> str:
 
 
 def place_label(place: Place) -> str:
+    if place.slot.kind is Isolation.WHOLE:
+        return "the whole GPU"
     return f"{place.slot.kind.label} {place.slot.profile} at {place.start}"
 
 
