@@ -145,6 +145,6 @@ def _ensure_deployment(tenant: Tenant, model: Model | None) -> Deployment | None
         service_class=ensure_default_classes()["chat"],
         actor=ACTOR,
     )
-    if CONFIG.provider == "simulated":
+    if CONFIG.provider == "simulated" and CONFIG.simulated_file:
         show(Path(CONFIG.simulated_file), demo=tenant, model=model, actor=ACTOR)
     return made
