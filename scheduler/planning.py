@@ -26,7 +26,7 @@ from scheduler.planner.demands import policy_of
 from scheduler.planner.execution import Step, advance, held_by, unwanted_by
 from scheduler.planner.fleet import fleet_of
 from scheduler.planner.plans import counts, plan_fleet, record
-from scheduler.planner.standing import rest_of
+from scheduler.planner.standing import besides
 
 # Longer than any plan takes, so that two are never made at once.
 LEASE_S = 30.0
@@ -55,7 +55,7 @@ def plan_now(now: float) -> Plan | None:
     fleet = fleet_of(nodes, replicas, now, rows.cached(), demands)
     if not fleet.gpus:
         return None
-    rest, policy = rest_of(fleet, demands), policy_of(demands.values())
+    rest, policy = besides(fleet, demands), policy_of(demands.values())
     plan = plan_fleet(rest.fleet, rest.demands, now=now, policy=policy)
     whole = replace(plan, seats=(*plan.seats, *rest.standing))
     names = dict(Deployment.objects.for_platform().values_list("id", "name"))

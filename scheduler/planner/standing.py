@@ -22,7 +22,7 @@ class Rest:
     counts: Mapping[str, int]
 
 
-def rest_of(fleet: Fleet, demands: Mapping[str, Demand]) -> Rest:
+def besides(fleet: Fleet, demands: Mapping[str, Demand]) -> Rest:
     """What the standing seats serve is taken off what is asked for."""
     gpus = tuple(gpu for gpu in fleet.gpus if gpu.takes_new)
     known = {gpu.id for gpu in gpus}

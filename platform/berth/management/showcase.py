@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from berth.catalog.models import Model
-from berth.core.errors import BerthError
+from berth.core.errors import BerthError, NotFound
 from berth.deployments.models import Deployment
 from berth.deployments.services import create_deployment
 from berth.slas.models import Contract, ServiceClass
@@ -64,7 +64,10 @@ def show(path: Path, *, demo: Tenant, model: Model, actor: str) -> list[Deployme
 def _deploy(row: Mapping[str, Any], demo: Tenant, model: Model, actor: str) -> Deployment:
     slug = row.get("tenant", demo.slug)
     tenant = Tenant.objects.filter(slug=slug).first() or create_tenant(name=slug.capitalize(), slug=slug, actor=actor)
-    service_class = ServiceClass.objects.get(name=row.get("service_class", "chat"))
+    name = row.get("service_class", "chat")
+    service_class = ServiceClass.objects.filter(name=name).first()
+    if service_class is None:
+        raise NotFound(f"no service class is named {name!r}")
     made = create_deployment(
         tenant=tenant,
         name=row["name"],
@@ -82,5 +85,5 @@ def _deploy(row: Mapping[str, Any], demo: Tenant, model: Model, actor: str) -> D
 def _said(path: Path, row: Mapping[str, Any], make: Callable[[], T]) -> T:
     try:
         return make()
-    except (BerthError, ServiceClass.DoesNotExist, TypeError, ValueError) as error:
+    except (BerthError, TypeError, ValueError) as error:
         raise BadShowcase(f"{path}: {row['name']!r}: {error}") from error

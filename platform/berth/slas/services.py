@@ -12,7 +12,7 @@ from berth.core.errors import Conflict, Invalid
 from berth.core.version import raise_version
 from berth.deployments.models import Deployment
 from berth.slas.contracts import change_contract, end_contract, follow_deployment, grant_contract, renew_for_class
-from berth.slas.models import TERM_FIELDS, Contract, ServiceClass
+from berth.slas.models import TERM_FIELDS, Contract, Isolation, ServiceClass
 
 __all__ = [
     "change_class",
@@ -103,6 +103,8 @@ def delete_class(*, service_class: ServiceClass, actor: str) -> None:
 
 
 def _check(row: ServiceClass) -> None:
+    if row.isolation not in Isolation.values:
+        raise Invalid(f"isolation is one of {', '.join(Isolation.values)}", field="isolation")
     if row.prefill_tokens_per_s is not None and row.base_ms is None:
         raise Invalid("A prefill rate extends the TTFT: set base_ms as well", field="base_ms")
     if row.stretch_tpot_ms is not None and (row.tpot_ms is None or row.stretch_tpot_ms > row.tpot_ms):
