@@ -25,6 +25,7 @@ from scheduler.node.modelcache import DEFAULT_CACHE_BYTES, ModelCache
 from scheduler.node.paths import StateDir, StateDirTaken, UnsafeName, boot_id, safe_name
 from scheduler.node.providers.base import Provider, ProviderError
 from scheduler.node.providers.cpu import CpuProvider
+from scheduler.node.providers.detect import detected
 from scheduler.node.providers.simulated import SimulatedProvider
 from scheduler.node.replica import RuntimeSettings
 from scheduler.node.slices.keeper import SliceKeeper, end_daemons
@@ -72,7 +73,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--token-file", type=Path)
     parser.add_argument("--name", help="the node's name")
     parser.add_argument("--address", default="127.0.0.1", help="where gateways reach this node's runtimes")
-    parser.add_argument("--provider", choices=["cpu", "nvml", "simulated"], default="cpu")
+    parser.add_argument(
+        "--provider",
+        choices=["auto", "cpu", "nvml", "simulated"],
+        default="auto",
+        help="what to offer; auto: the NVIDIA GPUs where the machine has any, else its processors",
+    )
     parser.add_argument("--simulated-file", type=Path, help="the fleet of --provider simulated, in TOML")
     parser.add_argument("--stop-all", action="store_true", help="end every runtime of --state-dir, then exit")
     parser.add_argument("--grace", type=float, default=5.0, help="seconds that --stop-all lets requests finish")
@@ -158,9 +164,10 @@ def _identity(arguments: argparse.Namespace) -> Identity:
 
 
 def _provider(arguments: argparse.Namespace, node: str, state: StateDir) -> Provider:
-    if arguments.provider == "cpu":
+    name = detected() if arguments.provider == "auto" else arguments.provider
+    if name == "cpu":
         return CpuProvider(node=node)
-    if arguments.provider == "nvml":
+    if name == "nvml":
         from scheduler.node.providers.nvml import NvmlProvider
 
         return NvmlProvider(node=node)

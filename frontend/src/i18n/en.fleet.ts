@@ -338,7 +338,7 @@ export const enFleet = {
     copyToken: "Copy token",
     run: "On the machine, in a checkout of Berth, run:",
     runHint:
-      "The agent connects outwards and needs no open port here. Gateways reach its replicas at --address. A machine without NVIDIA GPUs joins with --provider cpu. Run it as a service, so that it comes back after a restart.",
+      "The agent connects outwards and needs no open port here. Gateways reach its replicas at --address. It offers the NVIDIA GPUs where the machine has any, else its processors. Run it as a service, so that it comes back after a restart.",
     waiting: "Waiting for its agent to connect",
     connected: (devices: string) => `Connected, with ${devices}.`,
     devices: (n: number) => (n === 1 ? "1 device" : `${n} devices`),

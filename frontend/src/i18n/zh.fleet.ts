@@ -328,7 +328,7 @@ export const zhFleet: typeof enFleet = {
     copyToken: "复制令牌",
     run: "在那台机器的 Berth 目录中运行：",
     runHint:
-      "代理主动向外连接，无需开放端口。网关通过 --address 访问其副本。没有 NVIDIA GPU 的机器请改用 --provider cpu。建议作为服务运行，以便重启后自动恢复。",
+      "代理主动向外连接，无需开放端口。网关通过 --address 访问其副本。机器有 NVIDIA GPU 时提供其 GPU，否则提供其处理器。建议作为服务运行，以便重启后自动恢复。",
     waiting: "等待代理连接",
     connected: (devices) => `已连接，共有 ${devices}。`,
     devices: (n) => `${n} 个设备`,

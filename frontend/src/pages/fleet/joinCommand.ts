@@ -4,7 +4,7 @@ export function joinCommand(name: string, token: string, origin: string): string
   return [
     `(umask 077; printf %s '${token}' > node-token)`,
     `python -m scheduler.node --join ${url} --name ${name} \\`,
-    "  --token-file node-token --state-dir berth-node --provider nvml \\",
+    "  --token-file node-token --state-dir berth-node \\",
     "  --address \"$(hostname -I | cut -d' ' -f1)\"",
   ].join("\n");
 }
