@@ -16,7 +16,7 @@ from scheduler.planner.demands import policy_of
 from scheduler.planner.execution import advance, held_by, unwanted_by
 from scheduler.planner.fleet import fleet_of, going
 from scheduler.planner.plans import Json, counts, plan_fleet, record
-from scheduler.planner.standing import rest_of
+from scheduler.planner.standing import besides
 from scheduler.world import Action, Deployment, DesiredWorld, Device, Node, ObservedWorld
 
 MIG = {name: 100.0 * (1 + n) for n, name in enumerate(layouts("h100-sxm-80gb", "mig").names)}
@@ -176,7 +176,7 @@ class SimulatedFleet(Simulation):
         demands = self.demands()
         fleet = fleet_of(self.world.nodes, self.world.replicas, self.now, demands=demands)
         policy = policy_of(demands.values())
-        rest = rest_of(fleet, demands)
+        rest = besides(fleet, demands)
         plan = plan_fleet(rest.fleet, rest.demands, now=self.now, policy=policy, rules=RULES)
         assert plan.bound <= plan.objective + 1e-6
         plan = replace(plan, seats=(*plan.seats, *rest.standing))
