@@ -46,6 +46,8 @@ _CUTS: dict[Isolation, CutName] = {
     Isolation.WHOLE: "whole",
 }
 EVERY_KIND = frozenset(Isolation)
+# By their labels, which are the names in messages, in the database and in stored plans.
+ISOLATION: dict[str, Isolation] = {kind.label: kind for kind in Isolation}
 # Goodput is an estimate or a measurement: the last hundredth of a demand is not worth a replica of its own.
 ENOUGH = 0.99
 

@@ -18,14 +18,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from scheduler.packing.books import Books
-from scheduler.packing.model import Demand, Isolation, Seat, Slot, Spread
+from scheduler.packing.model import ISOLATION, Demand, Seat, Slot, Spread
 from scheduler.placing import place_label
 from scheduler.planner.fleet import GOING, books_of, going, trust_of
 from scheduler.world import DesiredWorld, DrainReplica, ObservedWorld, Place, PlaceReplica, Replica
 
 # Weights may have to be loaded from afar; beyond this something is wrong.
 WAVE_LIMIT_S = 900.0
-_KINDS = {kind.label: kind for kind in Isolation}
 
 
 @dataclass(frozen=True)
@@ -228,7 +227,7 @@ class _Look:
 
 def _move(start: Mapping[str, Any]) -> Move:
     slot = start["to"]["slot"]
-    place = Place(Slot(slot["board"], _KINDS[slot["kind"]], slot["profile"]), start["to"]["start"], start["burst"])
+    place = Place(Slot(slot["board"], ISOLATION[slot["kind"]], slot["profile"]), start["to"]["start"], start["burst"])
     return Move(start["instead_of"], start["deployment"], start["to"]["gpu"], place)
 
 

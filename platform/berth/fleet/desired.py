@@ -5,11 +5,11 @@ from __future__ import annotations
 from berth.core.secrets import replica_token
 from berth.deployments.models import Deployment, Replica
 from berth.fleet.models import Node, Seat, Slice, SliceKind
-from berth.fleet.places import ISOLATION
 from berth.fleet.selectors import device_shares, seats
 from berth.options.selectors import get
 from gpuruntime import protocol
 from scheduler.geometry.boards import board
+from scheduler.packing.model import ISOLATION
 
 
 def desired_for(node: Node) -> protocol.Desired:

@@ -12,15 +12,10 @@ from django.utils import timezone
 from berth.decisions.models import Decision, DecisionKind
 from berth.fleet.models import HEARD_WITHIN, Gpu, Node, Provider, Seat, Slice, SliceKind, SliceUnit
 from berth.fleet.segments import Piece, Strip, cut, plain
-from scheduler.geometry.boards import CutName, UnknownBoard, board
+from scheduler.geometry.boards import UnknownBoard, board
 from scheduler.health import machine
+from scheduler.packing.model import ISOLATION
 
-_CUT: dict[str, CutName] = {
-    SliceKind.TIME_SLICE: "shares",
-    SliceKind.MPS: "shares",
-    SliceKind.MIG: "mig",
-    SliceKind.WHOLE: "whole",
-}
 _GPU = (
     "id", "index", "name", "kind", "board", "kinds", "unable", "blocked", "health", "health_reason", "health_since",
     "present", "units", "memory_bytes", "memory_used_bytes", "utilisation", "temperature_c", "power_w", "node_id",
@@ -158,7 +153,7 @@ def _strip(gpu: Row, slices: Mapping[str, Row], units: Iterable[tuple[int, str]]
         for number, one in enumerate(gpu["blocked"])
     ]
     kind = _kind_of(gpu, slices.values())
-    return cut(known.key, _CUT.get(kind, "mig"), pieces)
+    return cut(known.key, ISOLATION[kind].cut if kind in ISOLATION else "mig", pieces)
 
 
 def _runs(units: Iterable[tuple[int, str]], slices: Mapping[str, Row]) -> list[Piece]:

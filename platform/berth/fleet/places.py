@@ -8,11 +8,8 @@ from berth.fleet.models import Gpu, Seat, Slice, SliceKind
 from scheduler.geometry.boards import Board, board
 from scheduler.packing import model as packing
 from scheduler.packing.books import Books, Illegal
-from scheduler.packing.model import Isolation, Slot, Spread
+from scheduler.packing.model import ISOLATION, Slot, Spread
 from scheduler.world import Place
-
-# The choices of the database are the packing's labels.
-ISOLATION: dict[str, Isolation] = {kind.label: kind for kind in Isolation}
 
 
 def place_of(row: Slice, board_key: str, *, burst: bool = False) -> Place | None:

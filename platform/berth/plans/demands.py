@@ -42,7 +42,6 @@ class Promises:
         )
 
 
-_ISOLATION = {kind.label: kind for kind in packing.Isolation}
 _FIELDS = ("deployment_id", "guaranteed_tokens_per_min", "burst_tokens_per_min", "weight", "terms")
 
 
@@ -54,7 +53,7 @@ def promises(now: datetime) -> dict[str, Promises]:
         one = Promises(
             (row["guaranteed_tokens_per_min"] or 0) / 60,
             row["burst_tokens_per_min"] / 60,
-            _ISOLATION[terms.get("isolation") or Isolation.TIME_SLICE],
+            packing.ISOLATION[terms.get("isolation") or Isolation.TIME_SLICE],
             terms["tpot_ms"] / 1000 if terms.get("tpot_ms") else None,
             row["weight"],
         )
@@ -66,7 +65,7 @@ def promises(now: datetime) -> dict[str, Promises]:
 def of_class(service_class: ServiceClass, guaranteed: float = 0.0) -> Promises:
     """What one contract of the class would promise. ``guaranteed``: tokens/s."""
     tpot_s = service_class.tpot_ms / 1000 if service_class.tpot_ms else None
-    return Promises(guaranteed, 0.0, _ISOLATION[service_class.isolation], tpot_s)
+    return Promises(guaranteed, 0.0, packing.ISOLATION[service_class.isolation], tpot_s)
 
 
 def demand_of(deployment: Deployment, needs: MemoryNeeds, promised: Promises | None, boards: Collection[str]) -> Demand:

@@ -15,10 +15,10 @@ from berth.core.errors import BerthError
 from berth.deployments.models import Deployment, DesiredState, Replica, ReplicaState
 from berth.deployments.needs import needs_of_deployment
 from berth.fleet.models import Gpu, Health, Node, Seat, Slice, SliceUnit
-from berth.fleet.places import ISOLATION, blocked_of, place_of
+from berth.fleet.places import blocked_of, place_of
 from berth.fleet.seats import takes_new
 from berth.plans.demands import Promises, demand_of, promises
-from scheduler.packing.model import Demand
+from scheduler.packing.model import ISOLATION, Demand
 
 log = logging.getLogger(__name__)
 
