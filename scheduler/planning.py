@@ -48,13 +48,13 @@ def forget() -> None:
 
 def plan_now(now: float) -> Plan | None:
     """The plan that was stored; None where there is nothing to plan, or one is under way."""
-    if running() is not None:
+    last, nodes = newest(), rows.nodes()
+    boards = boards_of(nodes)
+    if not boards or (last is not None and last.state == PlanState.RUNNING):
         return None
-    nodes, replicas = rows.nodes(), rows.replicas()
-    demands = rows.demands_of(rows.deployments(replicas, boards_of(nodes)))
+    replicas = rows.replicas()
+    demands = rows.demands_of(rows.deployments(replicas, boards))
     fleet = fleet_of(nodes, replicas, now, rows.cached(), demands)
-    if not fleet.gpus:
-        return None
     rest, policy = besides(fleet, demands), policy_of(demands.values())
     plan = plan_fleet(rest.fleet, rest.demands, now=now, policy=policy)
     whole = replace(plan, seats=(*plan.seats, *rest.standing))
@@ -63,25 +63,31 @@ def plan_now(now: float) -> Plan | None:
     return store_plan(values=values, counts=counts(whole, demands), now=datetime.fromtimestamp(now, UTC))
 
 
-def running() -> Plan | None:
-    return Plan.objects.filter(state=PlanState.RUNNING).order_by("-at", "-id").first()
+def newest() -> Plan | None:
+    """The last one made; while one is under way, that is it."""
+    return Plan.objects.order_by("-at", "-id").first()
 
 
-def wanted(deployments: tuple[world.Deployment, ...]) -> world.DesiredWorld:
-    """What should be, with what the last plan means to move and to let go."""
-    last = Plan.objects.filter(last_at__gt=timezone.now() - FRESH).order_by("-at", "-id").first()
+def wanted(deployments: tuple[world.Deployment, ...], last: Plan | None, now: float) -> world.DesiredWorld:
+    """What should be, with what the ``last`` plan means to move and to let go."""
     if last is None:
         return world.DesiredWorld(deployments)
-    held = held_by(last.waves, last.wave) if last.state == PlanState.RUNNING else frozenset()
-    return world.DesiredWorld(deployments, held=held, unwanted=unwanted_by(last.changes))
+    if last.state == PlanState.RUNNING:
+        held = held_by(last.waves, last.wave)
+        return world.DesiredWorld(deployments, held=held, unwanted=unwanted_by(last.changes))
+    fresh = last.last_at > datetime.fromtimestamp(now, UTC) - FRESH
+    return world.DesiredWorld(deployments, unwanted=unwanted_by(last.changes) if fresh else frozenset())
 
 
 def carry_out(
-    observed: world.ObservedWorld, desired: world.DesiredWorld, now: float, act: Callable[[world.Action], bool]
+    plan: Plan | None,
+    observed: world.ObservedWorld,
+    desired: world.DesiredWorld,
+    now: float,
+    act: Callable[[world.Action], bool],
 ) -> Step | None:
-    """One step of the plan that is under way, if one is. ``act`` says whether it was done."""
-    plan = running()
-    if plan is None:
+    """One step of ``plan``, if it is under way. ``act`` says whether it was done."""
+    if plan is None or plan.state != PlanState.RUNNING:
         return None
     since = (plan.wave_since or plan.at).timestamp()
     step = advance(plan.waves, observed, desired, now, done=plan.wave, since=since)

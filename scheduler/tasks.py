@@ -59,17 +59,18 @@ def tick(now: float) -> list[plan.Action]:
     """One look and what follows from it; returns the actions planned. ``now``: seconds since 1970."""
     until = time.monotonic() + ACT_FOR_S
     nodes, rows = world.nodes(), world.replicas()
+    boards, last = boards_of(nodes), planning.newest()
     watch = _watch([row for row in rows if row.node is not None], nodes, now)
     observed = plan.ObservedWorld(
         nodes=nodes,
         replicas=tuple(replace(row, missing_since=watch.missing_since.get(row.id)) for row in rows),
         observing_since=watch.observing_since,
         failures=world.failures(now),
-        cached=world.cached(),
+        cached=world.cached() if boards else frozenset(),
     )
-    desired = planning.wanted(world.deployments(rows, boards_of(nodes)))
+    desired = planning.wanted(world.deployments(rows, boards), last, now)
     made: dict[int, str] = {}
-    moved = planning.carry_out(observed, desired, now, lambda action: _taken(action, made))
+    moved = planning.carry_out(last, observed, desired, now, lambda action: _taken(action, made))
     planned = plan_tick(observed, desired, now)
     for action in planned.actions:
         if time.monotonic() > until:

@@ -14,7 +14,7 @@ from berth.deployments.models import Deployment
 from berth.deployments.needs import longest_of, needs_of
 from berth.fleet.models import Gpu
 from berth.plans.demands import of_class, profile_of
-from berth.plans.fleet import current_fleet, demand_for, demands
+from berth.plans.fleet import current, demand_for
 from berth.slas.models import ServiceClass
 from scheduler.geometry.boards import board
 from scheduler.packing.model import Fleet, Seat, Slot
@@ -98,7 +98,7 @@ def outlook_of(
     kv_dtype: str,
 ) -> Outlook | None:
     """None where the fleet has no GPU that is cut. ``seen``: whose deployments may be named; None: everyone's."""
-    fleet = current_fleet()
+    fleet, others = current()
     boards = tuple(sorted({gpu.board for gpu in fleet.gpus}))
     if not boards:
         return None
@@ -121,7 +121,7 @@ def outlook_of(
     promised = of_class(service_class, guaranteed_tokens_per_s)
     profile = profile_of(needs_of(model, **settings), longest_of(model, max_model_len), max_num_seqs, promised.tpot_s)
     answers = fits(profile, promised.isolation, boards)
-    found = would_fit(fleet, demand, demands().values())
+    found = would_fit(fleet, demand, others.values())
     return Outlook(
         fits=found.fits,
         reason=found.reason,

@@ -14,15 +14,18 @@ from scheduler.packing.model import Demand, Fleet
 from scheduler.planner.fleet import fleet_of
 
 
-def current_fleet() -> Fleet:
-    """Its GPUs of known boards with who sits where. Ids are the public ones; a GPU's node is the node's id."""
-    return fleet_of(world.nodes(), world.replicas(), timezone.now().timestamp(), world.cached())
+def current() -> tuple[Fleet, dict[str, Demand]]:
+    """The GPUs of known boards with who sits where, and the demand of every deployment that is to run, by its id.
 
-
-def demands() -> dict[str, Demand]:
-    """Of every deployment that is to run, by its id."""
-    nodes, replicas = world.nodes(), world.replicas()
-    return world.demands_of(world.deployments(replicas, boards_of(nodes)))
+    Ids are the public ones; a GPU's node is the node's id. Of a fleet without such GPUs nothing more is read.
+    """
+    nodes = world.nodes()
+    boards = boards_of(nodes)
+    if not boards:
+        return Fleet(()), {}
+    replicas = world.replicas()
+    fleet = fleet_of(nodes, replicas, timezone.now().timestamp(), world.cached())
+    return fleet, world.demands_of(world.deployments(replicas, boards))
 
 
 def boards_of(nodes: tuple[world.plan.Node, ...]) -> tuple[str, ...]:

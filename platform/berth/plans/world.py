@@ -102,7 +102,8 @@ def deployments(rows: Iterable[plan.Replica], boards: Iterable[str]) -> tuple[pl
         if row.run:
             running.setdefault(row.deployment, []).append(row)
     wanted = Deployment.objects.for_platform().select_related("model", "service_class").order_by("created_at", "id")
-    promised, boards = promises(timezone.now()), tuple(boards)
+    boards = tuple(boards)
+    promised = promises(timezone.now()) if boards else {}
     return tuple(_wanted(row, running.get(row.id, []), promised, boards) for row in wanted)
 
 
@@ -113,9 +114,9 @@ def _wanted(
     count = 0
     if deployment.desired_state == DesiredState.RUNNING:
         count = max(deployment.replica_count, deployment.planned_replicas if deployment.replica_count else 0)
-    if count == 0:
+    if count == 0 or (running and not boards):  # nobody asks what it needs
         memory_bytes = max((row.memory_bytes for row in running), default=0)
-        return plan.Deployment(deployment.id, deployment.name, 0, memory_bytes, service_class)
+        return plan.Deployment(deployment.id, deployment.name, count, memory_bytes, service_class)
     try:
         needs = needs_of_deployment(deployment)
         demand = demand_of(deployment, needs, promised.get(deployment.id), boards) if boards else None
