@@ -29,11 +29,8 @@ from benchmarks.common.replay import Replay, stranded
 from benchmarks.common.report import (
     REPOSITORY,
     Targets,
-    add_only,
-    conclude,
-    end_on_signals,
-    options_parser,
     percentile,
+    run_parts,
     say,
 )
 from scheduler.packing.assign import assign
@@ -365,18 +362,5 @@ def failures(result: Figures) -> list[str]:
     return targets.missed
 
 
-def main() -> int:
-    parser = options_parser(__doc__)
-    add_only(parser, PARTS)
-    options = parser.parse_args()
-    end_on_signals()
-    result: Figures = {}
-    for part in options.only:
-        say(part)
-        result[part] = PARTS[part]()
-    report(result)
-    return conclude(result, failures(result), options)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_parts(__doc__, PARTS, report, failures))

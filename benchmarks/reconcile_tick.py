@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.common import fleet_demand, ticks
 from benchmarks.common.fleet_demand import BOARD
-from benchmarks.common.report import Targets, add_only, conclude, end_on_signals, options_parser, say
+from benchmarks.common.report import Targets, run_parts
 from scheduler.geometry.boards import board
 from scheduler.packing.model import EVERY_KIND
 from scheduler.reconcile import reconcile
@@ -194,18 +194,5 @@ def failures(result: Figures) -> list[str]:
     return targets.missed
 
 
-def main() -> int:
-    parser = options_parser(__doc__)
-    add_only(parser, PARTS)
-    options = parser.parse_args()
-    end_on_signals()
-    result: Figures = {}
-    for part in options.only:
-        say(part)
-        result[part] = PARTS[part]()
-    report(result)
-    return conclude(result, failures(result), options)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_parts(__doc__, PARTS, report, failures))

@@ -8,7 +8,7 @@ import math
 import signal
 import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,25 @@ class Targets:
     def at_most(self, what: str, value: float, limit: float) -> None:
         if not value <= limit:
             self.missed.append(f"{what}: {value:.4g} (at most {limit:.4g})")
+
+
+def run_parts(
+    doc: str | None,
+    parts: Mapping[str, Callable[[], Any]],
+    report: Callable[[dict[str, Any]], None],
+    failures: Callable[[dict[str, Any]], Sequence[str]],
+) -> int:
+    """A script of ``parts``: those that its command line names, one after the other; the exit code."""
+    parser = options_parser(doc)
+    add_only(parser, parts)
+    options = parser.parse_args()
+    end_on_signals()
+    result: dict[str, Any] = {}
+    for part in options.only:
+        say(part)
+        result[part] = parts[part]()
+    report(result)
+    return conclude(result, failures(result), options)
 
 
 def end_on_signals() -> None:
