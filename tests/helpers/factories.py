@@ -16,6 +16,7 @@ from berth.tenants.models import Role, Tenant, User
 from berth.tenants.services import add_member, create_tenant
 from gpuruntime import protocol
 from gpuruntime.modelinfo import ModelFile, ModelInfo, memory_needs
+from scheduler.geometry.boards import board
 
 PASSWORD = "correct-horse-battery"
 GIB = 1 << 30
@@ -98,6 +99,16 @@ def make_deployment(*, tenant: Tenant | None = None, name: str | None = None, **
 def device(index: int = 0, *, memory_bytes: int = 8 * GIB, units: int = 4, **values: Any) -> protocol.Device:
     given = {"uuid": f"CPU-{index}", "name": "CPU", "kind": "cpu"}
     return protocol.Device(index=index, memory_bytes=memory_bytes, units=units, **{**given, **values})
+
+
+def cut_device(key: str, index: int = 0, **values: Any) -> protocol.Device:
+    """A GPU of the board ``key``, which can be anything that GPUs can be."""
+    known = board(key)
+    given = {
+        "uuid": f"GPU-{index}", "name": known.name, "kind": "gpu", "memory_bytes": known.memory_bytes,
+        "units": known.units, "board": key, "kinds": ["mig", "mps", "time-slice", "whole"],
+    }  # fmt: skip
+    return device(index, **{**given, **values})
 
 
 def hello(name: str, *devices: protocol.Device, **values: Any) -> protocol.Hello:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,28 +27,19 @@ from berth.plans.models import Plan
 from berth.slas.models import Contract, ServiceClass
 from berth.slas.services import change_contract, create_class
 from gpuruntime import protocol
-from helpers.factories import hello, make_deployment, make_model, make_node, make_tenant
+from helpers.factories import cut_device, hello, make_deployment, make_model, make_node, make_tenant
 from helpers.fleets import broken_rules
 from scheduler import planning, tasks
 from scheduler.geometry.boards import board
 from scheduler.packing import model as packing
+from scheduler.packing.model import ISOLATION
 from scheduler.world import Place
 
 pytestmark = pytest.mark.django_db
 
 BOARDS = ("h100-sxm-80gb", "h100-sxm-80gb", "a100-40gb", "a30-24gb", "rtx-pro-6000-96gb")
-KINDS = {kind.label: kind for kind in packing.Isolation}
 STEPS, NODES, A_NODE = 100, 16, 4
 TICK_S = 2.0
-
-
-@pytest.fixture
-def liveness(redis_url: str) -> Iterator[redis.Redis]:
-    client = redis.Redis.from_url(redis_url)
-    client.delete(names.WATCH)
-    yield client
-    client.delete(names.WATCH)
-    client.close()
 
 
 class House:
@@ -64,7 +54,8 @@ class House:
         self.model = make_model()
         self.tenants = [make_tenant() for _ in range(3)]
         self.classes = [
-            create_class(name=f"on-{kind}", isolation=kind, base_ms=1000, tpot_ms=100, actor="test") for kind in KINDS
+            create_class(name=f"on-{kind}", isolation=kind, base_ms=1000, tpot_ms=100, actor="test")
+            for kind in ISOLATION
         ]
 
     def _node(self, number: int) -> Node:
@@ -201,7 +192,8 @@ class House:
         rows = [
             packing.Seat(
                 one.replica_id, one.replica.deployment_id, one.replica.tenant_id, one.slice.gpu_id,
-                packing.Slot(gpus[one.slice.gpu_id].board, KINDS[one.slice.kind], one.slice.profile), one.slice.start,
+                packing.Slot(gpus[one.slice.gpu_id].board, ISOLATION[one.slice.kind], one.slice.profile),
+                one.slice.start,
             )
             for one in seats
         ]  # fmt: skip
@@ -223,7 +215,7 @@ class House:
         slices = list(Slice.objects.all())
         for one in slices:
             key = gpus[one.gpu_id].board
-            grain = board(key).units // board(key).cut(KINDS[one.kind].cut).units
+            grain = board(key).units // board(key).cut(ISOLATION[one.kind].cut).units
             assert owned.get(one.id) == set(range(one.start * grain, (one.start + one.size) * grain))
         assert set(owned) == {one.id for one in slices}
 
@@ -236,11 +228,9 @@ _EVENTS = (
 
 
 def _gpu(node: int, index: int, key: str) -> protocol.Device:
-    found = board(key)
-    return protocol.Device(
-        index=index, uuid=f"SIM-{node}-{index}", name=found.name, kind="simulated", memory_bytes=found.memory_bytes,
-        units=found.units, board=key, kinds=["whole", *(["mig"] if node % 4 != 3 else []), "mps", "time-slice"],
-    )  # fmt: skip
+    """Every fourth node cannot do MIG."""
+    kinds = ["whole", *(["mig"] if node % 4 != 3 else []), "mps", "time-slice"]
+    return cut_device(key, index, uuid=f"SIM-{node}-{index}", kind="simulated", kinds=kinds)
 
 
 def under_way() -> bool:
@@ -252,7 +242,7 @@ def _deployments() -> Any:
 
 
 def _isolation(deployment: Deployment) -> packing.Isolation:
-    return KINDS[ServiceClass.objects.get(id=deployment.service_class_id).isolation]
+    return ISOLATION[ServiceClass.objects.get(id=deployment.service_class_id).isolation]
 
 
 def test_the_rules_hold_through_a_hundred_steps_and_what_is_asked_for_is_reached(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,16 +21,7 @@ from gpuruntime import protocol
 from helpers.factories import GIB, device, hello, make_deployment, make_node
 from scheduler import tasks
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def liveness(redis_url: str) -> Iterator[redis.Redis]:
-    client = redis.Redis.from_url(redis_url)
-    client.delete(names.WATCH)
-    yield client
-    client.delete(names.WATCH)
-    client.close()
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("liveness")]
 
 
 class Agent:

@@ -14,7 +14,7 @@ from berth.deployments.needs import needs_of_deployment
 from berth.fleet.models import Seat
 from berth.slas.models import ServiceClass
 from gpuruntime import protocol
-from helpers.factories import GIB, device, make_deployment, make_model, make_node
+from helpers.factories import GIB, cut_device, device, make_deployment, make_model, make_node
 from scheduler.geometry.boards import board
 
 pytestmark = pytest.mark.django_db
@@ -27,11 +27,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def h100(index: int = 0) -> protocol.Device:
-    kinds: list[Any] = ["mig", "mps", "time-slice", "whole"]
-    return device(
-        index, uuid=f"GPU-{index}", name=H100.name, kind="gpu", memory_bytes=80 * GIB, units=H100.units,
-        board=H100.key, kinds=kinds,
-    )  # fmt: skip
+    return cut_device(H100.key, index, memory_bytes=80 * GIB)
 
 
 def asked(model: Model, **settings: Any) -> Fit:

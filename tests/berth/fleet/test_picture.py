@@ -19,7 +19,7 @@ from berth.fleet.services import cordon_node
 from berth.options.models import OptionValue
 from gpuruntime import protocol
 from helpers.api_cases import World, problem, url
-from helpers.factories import GIB, device, make_deployment, make_node, unique
+from helpers.factories import GIB, cut_device, device, make_deployment, make_node, unique
 from scheduler.geometry.boards import board
 from scheduler.packing.model import Isolation, Slot
 from scheduler.world import Place
@@ -29,11 +29,7 @@ H100 = board("h100-sxm-80gb")
 
 
 def h100(index: int = 0) -> protocol.Device:
-    kinds: list[Any] = ["mig", "mps", "time-slice", "whole"]
-    return device(
-        index, uuid=f"GPU-{index}", name=H100.name, kind="gpu", memory_bytes=80 * GIB, units=H100.units,
-        board=H100.key, kinds=kinds,
-    )  # fmt: skip
+    return cut_device(H100.key, index, memory_bytes=80 * GIB)
 
 
 def seat(gpu: Gpu, profile: str, start: int, tenant: Any = None, *, burst: bool = False) -> Replica:

@@ -15,7 +15,7 @@ from berth.fleet.seats import reserve_seat
 from berth.fleet.selectors import device_shares, seats
 from berth.fleet.services import desired_for, observe_node
 from gpuruntime import protocol
-from helpers.factories import hello, make_deployment, make_node, make_tenant
+from helpers.factories import cut_device, hello, make_deployment, make_node, make_tenant
 from helpers.races import both
 from scheduler.geometry.boards import board
 from scheduler.packing.model import Isolation, Slot
@@ -25,11 +25,7 @@ H100 = "h100-sxm-80gb"
 
 
 def gpu_of(key: str = H100) -> Gpu:
-    found = board(key)
-    cut = protocol.Device(
-        index=0, uuid=f"GPU-{key}", name=found.name, kind="gpu", memory_bytes=found.memory_bytes, units=found.units,
-        board=key, kinds=["whole", "mig", "mps", "time-slice"],
-    )  # fmt: skip
+    cut = cut_device(key)
     node = make_node(None, cut)
     return observe_node(node=node, seen=hello(node.name, cut, provider="nvml")).gpus.get()
 
@@ -130,10 +126,7 @@ def test_what_the_agent_says_of_slices_is_kept_and_strays_are_blocked() -> None:
     seat = sit(gpu, at(Isolation.MIG, "1g.10gb", 0))
 
     def report(*seen: protocol.ObservedSlice) -> None:
-        device = protocol.Device(
-            index=0, uuid=gpu.uuid, name=gpu.name, kind="gpu", memory_bytes=gpu.memory_bytes, units=gpu.units,
-            board=H100, kinds=["mig"],
-        )  # fmt: skip
+        device = cut_device(H100, uuid=gpu.uuid)
         observed = protocol.Observed(generation=1, devices=[device], replicas=[], slices=list(seen))
         observe_node(node=gpu.node, seen=observed)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from ctypes import byref, c_uint
 from pathlib import Path
 from typing import Any
@@ -15,28 +14,11 @@ from hypothesis import strategies as st
 from pynvml import NVMLError
 
 from helpers.mocknvml.calls import INVALID, NO_ROOM, NOT_SUPPORTED, code, make, start_of
-from helpers.mocknvml.control import PLAIN, Machine
+from helpers.mocknvml.control import Machine
 from scheduler.geometry.boards import board
 from scheduler.geometry.layouts import Layouts
 
 H100, A100, A30, RTX = "h100-sxm-80gb", "a100-40gb", "a30-24gb", "rtx-pro-6000-96gb"
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    """An H100, an A100 and an L40S, without MIG yet."""
-    with Machine.create(tmp_path / "state", [H100, A100, PLAIN]) as made:
-        made.activate()
-        pynvml.nvmlInit()
-        yield made
-        pynvml.nvmlShutdown()
-
-
-@pytest.fixture
-def gpu(machine: Machine) -> Any:
-    """The H100, in MIG mode."""
-    machine.enable_mig(0)
-    return pynvml.nvmlDeviceGetHandleByIndex(0)
 
 
 # --- layouts of the driver's numbers and structures -----------------------------------------------------------------

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
 from ctypes import byref, c_uint
-from pathlib import Path
 from typing import Any
 
 import pynvml
@@ -25,27 +23,10 @@ from helpers.mocknvml.calls import (
     make,
     start_of,
 )
-from helpers.mocknvml.control import PLAIN, Machine, MockError
+from helpers.mocknvml.control import Machine, MockError
 from scheduler.geometry.boards import board
 
 H100, A100 = "h100-sxm-80gb", "a100-40gb"
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    """An H100, an A100 and an L40S, without MIG yet."""
-    with Machine.create(tmp_path / "state", [H100, A100, PLAIN]) as made:
-        made.activate()
-        pynvml.nvmlInit()
-        yield made
-        pynvml.nvmlShutdown()
-
-
-@pytest.fixture
-def gpu(machine: Machine) -> Any:
-    """The H100, in MIG mode."""
-    machine.enable_mig(0)
-    return pynvml.nvmlDeviceGetHandleByIndex(0)
 
 
 # --- what goes before what ------------------------------------------------------------------------------------------
