@@ -183,7 +183,7 @@ async def test_a_client_that_leaves_cancels_at_once_and_pays_for_what_came(
 ) -> None:
     door.behave = tokens(1000, 0.01)
     async with running.post() as answer:
-        await answer.content.readuntil(b"t2")
+        await answer.content.readuntil(b"t2 ")
         answer.close()
     (call,) = door.calls
     await asyncio.wait_for(call.left.wait(), 0.5)
