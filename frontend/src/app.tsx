@@ -2,6 +2,7 @@ import "@fontsource-variable/geist/wght.css";
 import "@fontsource-variable/geist-mono/wght.css";
 import "@mantine/core/styles.css";
 import "./theme/global.css";
+import "./theme/touch.css";
 
 import { MantineProvider } from "@mantine/core";
 import { QueryClientProvider } from "@tanstack/react-query";
