@@ -56,6 +56,8 @@ export function cursorOf(address: string | null | undefined): string | undefined
 }
 
 const PAGES_AT_MOST = 20;
+/** The server's largest page: a whole list comes in few questions. */
+export const WHOLE = 200;
 
 /** Every row of a cursor-paged list. `get` is given the cursor of the next page. */
 export async function collect<T>(get: (cursor: string | undefined) => Promise<Page<T>>): Promise<T[]> {

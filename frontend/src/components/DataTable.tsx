@@ -12,6 +12,7 @@ import {
 import { type KeyboardEvent, type MouseEvent, type ReactNode, useState } from "react";
 import { t } from "../i18n";
 import classes from "./DataTable.module.css";
+import { RowPager } from "./RowPager";
 import { SortHead } from "./SortHead";
 
 /**
@@ -56,6 +57,8 @@ interface Props<Row extends object> {
 }
 
 const SKELETON_ROWS = ["a", "b", "c"];
+/** More are drawn a page at a time: a thousand rows at once would hold up every answer to a person. */
+export const ROWS_AT_ONCE = 50;
 const INTERACTIVE = "a,button,input,label,[role=menu],[role=menuitem]";
 
 /** Which row takes the focus from one on which a key was pressed. */
@@ -88,7 +91,7 @@ function rowHandlers<Row>(row: Row, onOpen: ((row: Row) => void) | undefined) {
   };
 }
 
-/** Rows under a head. Without `sort` they are all here and sorted in the browser. */
+/** Rows under a head. Without `sort` they are all here, and sorted and paged in the browser. */
 export function DataTable<Row extends object>({
   rows,
   columns,
@@ -103,65 +106,88 @@ export function DataTable<Row extends object>({
   const [none] = useState<Row[]>([]);
   const [initialState] = useState({ sorting: initialSort });
   const table = useTable({ features, columns, data: rows ?? none, getRowId: rowId, initialState });
+  const [page, setPage] = useState(0);
   if (rows && rows.length === 0) return empty;
+  const all = table.getRowModel().rows;
+  const whole = sort !== undefined || all.length <= ROWS_AT_ONCE;
+  // Filters may have taken the page that was looked at
+  const first = whole ? 0 : Math.min(page, Math.ceil(all.length / ROWS_AT_ONCE) - 1) * ROWS_AT_ONCE;
+  const drawn = whole ? all : all.slice(first, first + ROWS_AT_ONCE);
+  const pager = !whole && (
+    <RowPager
+      first={first}
+      drawn={drawn.length}
+      all={all.length}
+      step={(by) => setPage(first / ROWS_AT_ONCE + by)}
+    />
+  );
   return (
-    <div className={classes.scroll}>
-      <table className={classes.table} aria-label={label} aria-busy={!rows} data-testid={testId}>
-        <thead>
-          {table.getHeaderGroups().map((group) => (
-            <tr key={group.id}>
-              {group.headers.map((header) => {
-                const hints = header.column.columnDef.meta ?? {};
-                const content = <table.FlexRender header={header} />;
-                const place = { hide: hints.hide, end: hints.end };
-                if (sort)
+    <>
+      <div className={classes.scroll}>
+        <table className={classes.table} aria-label={label} aria-busy={!rows} data-testid={testId}>
+          <thead>
+            {table.getHeaderGroups().map((group) => (
+              <tr key={group.id}>
+                {group.headers.map((header) => {
+                  const hints = header.column.columnDef.meta ?? {};
+                  const content = <table.FlexRender header={header} />;
+                  const place = { hide: hints.hide, end: hints.end };
+                  if (sort)
+                    return (
+                      <SortHead
+                        key={header.id}
+                        {...place}
+                        server={{ field: hints.order, ...sort }}
+                        content={content}
+                      />
+                    );
+                  const toggle = header.column.getCanSort()
+                    ? header.column.getToggleSortingHandler()
+                    : undefined;
                   return (
                     <SortHead
                       key={header.id}
                       {...place}
-                      server={{ field: hints.order, ...sort }}
+                      sorted={header.column.getIsSorted()}
+                      toggle={
+                        toggle &&
+                        ((event) => {
+                          setPage(0);
+                          toggle(event);
+                        })
+                      }
                       content={content}
                     />
                   );
-                const toggle = header.column.getCanSort()
-                  ? header.column.getToggleSortingHandler()
-                  : undefined;
-                return (
-                  <SortHead
-                    key={header.id}
-                    {...place}
-                    sorted={header.column.getIsSorted()}
-                    toggle={toggle}
-                    content={content}
-                  />
-                );
-              })}
-            </tr>
-          ))}
-        </thead>
-        <tbody>
-          {!rows &&
-            SKELETON_ROWS.map((key) => (
-              <tr key={key}>
-                <td colSpan={columns.length}>
-                  <Skeleton height={18} my={5} />
-                </td>
+                })}
               </tr>
             ))}
-          {table.getRowModel().rows.map((row) => (
-            <tr key={row.id} data-row={row.id} {...rowHandlers(row.original, onOpen)}>
-              {row.getAllCells().map((cell) => {
-                const hints = cell.column.columnDef.meta ?? {};
-                return (
-                  <td key={cell.id} data-hide={hints.hide} data-end={hints.end || undefined}>
-                    <table.FlexRender cell={cell} />
+          </thead>
+          <tbody>
+            {!rows &&
+              SKELETON_ROWS.map((key) => (
+                <tr key={key}>
+                  <td colSpan={columns.length}>
+                    <Skeleton height={18} my={5} />
                   </td>
-                );
-              })}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+                </tr>
+              ))}
+            {drawn.map((row) => (
+              <tr key={row.id} data-row={row.id} {...rowHandlers(row.original, onOpen)}>
+                {row.getAllCells().map((cell) => {
+                  const hints = cell.column.columnDef.meta ?? {};
+                  return (
+                    <td key={cell.id} data-hide={hints.hide} data-end={hints.end || undefined}>
+                      <table.FlexRender cell={cell} />
+                    </td>
+                  );
+                })}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {pager}
+    </>
   );
 }

@@ -2,8 +2,10 @@ import { Button, Select, TextInput } from "@mantine/core";
 import { IconSearch, IconX } from "@tabler/icons-react";
 import { type ReactNode, useEffect, useState } from "react";
 import type { ListState } from "../hooks/useList";
+import type { Named } from "../hooks/useNames";
 import { t } from "../i18n";
 import classes from "./FilterBar.module.css";
+import { NameSelect } from "./NameSelect";
 
 const TYPING_MS = 250;
 
@@ -90,6 +92,31 @@ export function FilterSelect<Name extends string>({ list, name, label, options }
       clearable
       clearButtonProps={{ "aria-label": `${t.kit.filter.clear}: ${label}` }}
       searchable={options.length > 8}
+      className={classes.select}
+    />
+  );
+}
+
+interface NameProps<Name extends string> {
+  list: ListState<Name>;
+  name: Name;
+  label: string;
+  kind: Named;
+  tenant?: string;
+}
+
+/** One of thousands by its name, or any. */
+export function FilterName<Name extends string>({ list, name, label, kind, tenant }: NameProps<Name>) {
+  return (
+    <NameSelect
+      kind={kind}
+      tenant={tenant}
+      aria-label={label}
+      placeholder={label}
+      value={list.values[name] ?? null}
+      onChange={(next) => list.set({ [name]: next ?? undefined } as never)}
+      clearable
+      clearButtonProps={{ "aria-label": `${t.kit.filter.clear}: ${label}` }}
       className={classes.select}
     />
   );

@@ -1,5 +1,5 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { api, collect, unwrap } from "../api/client";
+import { api, collect, unwrap, WHOLE } from "../api/client";
 import type { Contract, ContractChange, ContractCreate, ContractState } from "../api/types";
 import { useAct } from "./useAct";
 import { useCreate } from "./useCreate";
@@ -13,7 +13,11 @@ export function useContracts(tenant: string | undefined, everyones = false) {
     enabled: tenant !== undefined || everyones,
     queryFn: () =>
       collect((cursor) =>
-        unwrap(api.GET("/api/v1/contracts", { params: { query: { tenant, state: "current", cursor } } })),
+        unwrap(
+          api.GET("/api/v1/contracts", {
+            params: { query: { tenant, state: "current", cursor, page_size: WHOLE } },
+          }),
+        ),
       ),
   });
 }

@@ -1,5 +1,5 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery } from "@tanstack/react-query";
-import { type Answer, api, collect, cursorOf, unwrap } from "../api/client";
+import { type Answer, api, collect, cursorOf, unwrap, WHOLE } from "../api/client";
 import type { EventPage } from "../api/fleet";
 import type { Deployment, DeploymentChange, DeploymentCreate } from "../api/types";
 import { useAct } from "./useAct";
@@ -12,7 +12,9 @@ export function useDeployments(tenant: string | undefined) {
     queryKey: ["deployments", "list", tenant ?? null],
     refetchInterval: 10_000,
     queryFn: () =>
-      collect((cursor) => unwrap(api.GET("/api/v1/deployments", { params: { query: { tenant, cursor } } }))),
+      collect((cursor) =>
+        unwrap(api.GET("/api/v1/deployments", { params: { query: { tenant, cursor, page_size: WHOLE } } })),
+      ),
   });
 }
 
@@ -44,11 +46,12 @@ export function useDeploymentEvents(id: string) {
   });
 }
 
-export function useDeployment(id: string) {
+export function useDeployment(id: string | undefined) {
   return useQuery({
     queryKey: ["deployments", "one", id],
+    enabled: id !== undefined,
     refetchInterval: 5_000,
-    queryFn: () => unwrap(api.GET("/api/v1/deployments/{id}", { params: { path: { id } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/deployments/{id}", { params: { path: { id: id ?? "" } } })),
   });
 }
 

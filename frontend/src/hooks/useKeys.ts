@@ -1,19 +1,10 @@
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { api, collect, unwrap } from "../api/client";
+import { api, unwrap } from "../api/client";
 import type { Key, KeyChange, KeyCreate } from "../api/types";
 import { useAct } from "./useAct";
 import { useCreate } from "./useCreate";
 import { useEdit } from "./useEdit";
 import type { ListQuery } from "./useList";
-
-/** Every key of a tenant, for a choice among them. */
-export function useKeys(tenant: string | undefined) {
-  return useQuery({
-    queryKey: ["keys", tenant ?? null],
-    queryFn: () =>
-      collect((cursor) => unwrap(api.GET("/api/v1/keys", { params: { query: { tenant, cursor } } }))),
-  });
-}
 
 /** Keys that may still work, or all there are; the playground's own are never listed. */
 export function useKeyPage(tenant: string | undefined, query: ListQuery, all: boolean) {

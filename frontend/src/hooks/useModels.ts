@@ -1,5 +1,5 @@
 import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
-import { api, collect, unwrap } from "../api/client";
+import { api, collect, unwrap, WHOLE } from "../api/client";
 import type { ModelCreate } from "../api/fleet";
 import type { FitRequest, Model } from "../api/types";
 import { useAct } from "./useAct";
@@ -14,7 +14,9 @@ export function useModels(tenant?: string) {
     refetchInterval: (query) =>
       query.state.data?.some((m) => m.state === "registering") ? COMING_MS : false,
     queryFn: () =>
-      collect((cursor) => unwrap(api.GET("/api/v1/models", { params: { query: { tenant, cursor } } }))),
+      collect((cursor) =>
+        unwrap(api.GET("/api/v1/models", { params: { query: { tenant, cursor, page_size: WHOLE } } })),
+      ),
   });
 }
 

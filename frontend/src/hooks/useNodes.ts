@@ -1,5 +1,5 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { type Answer, api, collect, unwrap } from "../api/client";
+import { type Answer, api, collect, unwrap, WHOLE } from "../api/client";
 import type { Node } from "../api/fleet";
 import { useAct } from "./useAct";
 import { useRefresh } from "./useRefresh";
@@ -13,7 +13,10 @@ export function useNodes(enabled = true) {
     queryKey: ["nodes", "list"],
     enabled,
     refetchInterval: REPORT_MS,
-    queryFn: () => collect((cursor) => unwrap(api.GET("/api/v1/nodes", { params: { query: { cursor } } }))),
+    queryFn: () =>
+      collect((cursor) =>
+        unwrap(api.GET("/api/v1/nodes", { params: { query: { cursor, page_size: WHOLE } } })),
+      ),
   });
 }
 

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { api, collect, unwrap } from "../api/client";
+import { api, collect, unwrap, WHOLE } from "../api/client";
 
 /** Every tenant the person may see; for an operator, all. */
 export function useTenants(enabled: boolean) {
@@ -7,6 +7,9 @@ export function useTenants(enabled: boolean) {
     queryKey: ["tenants"],
     enabled,
     staleTime: 60_000,
-    queryFn: () => collect((cursor) => unwrap(api.GET("/api/v1/tenants", { params: { query: { cursor } } }))),
+    queryFn: () =>
+      collect((cursor) =>
+        unwrap(api.GET("/api/v1/tenants", { params: { query: { cursor, page_size: WHOLE } } })),
+      ),
   });
 }

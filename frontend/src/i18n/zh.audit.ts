@@ -81,7 +81,7 @@ export const zhAudit: typeof enAudit = {
     option: "设置项",
     alert_route: "告警路由",
     session: "会话",
-    mfa: "第二因素",
+    mfa: "两步验证",
     replica: "副本",
     house: "系统",
   },

@@ -12,7 +12,7 @@ export const zhOverview: typeof enOverview = {
   openPlayground: "打开试用",
   steps: {
     done: "已完成",
-    model: { title: "登记模型", text: "来自文件、目录、软件包或 Hub。", action: "登记" },
+    model: { title: "注册模型", text: "来自文件、目录、软件包或 Hub。", action: "注册" },
     deployment: {
       title: "以某个服务等级部署",
       text: "它会被放置到有空间的设备上；没有空间时会说明原因。",

@@ -1,15 +1,13 @@
 import { IconRoute } from "@tabler/icons-react";
 import { useMemo } from "react";
 import { EmptyState } from "../../components/EmptyState";
-import { FilterBar, FilterSelect } from "../../components/FilterBar";
+import { FilterBar, FilterName, FilterSelect } from "../../components/FilterBar";
 import { PageHeader } from "../../components/PageHeader";
 import { ResourceTable } from "../../components/ResourceTable";
 import { TimeRangePicker } from "../../components/TimeRangePicker";
 import { useDecisions } from "../../hooks/useDecisions";
-import { useDeployments } from "../../hooks/useDeployments";
 import { type ListState, useList } from "../../hooks/useList";
 import { useMe } from "../../hooks/useMe";
-import { useNodes } from "../../hooks/useNodes";
 import { useScope } from "../../hooks/useScope";
 import { useTimeRange } from "../../hooks/useTimeRange";
 import { useUrl } from "../../hooks/useUrl";
@@ -67,10 +65,7 @@ export function DecisionsPage() {
 function Filters({ list }: { list: ListState<Filter> }) {
   const { current } = useScope();
   const operator = useMe().data?.user.is_operator ?? false;
-  const deployments = useDeployments(current?.tenant);
-  const nodes = useNodes(operator);
   const words = t.decisions;
-  const option = ({ id, name }: { id: string; name: string }) => ({ value: id, label: name });
   return (
     <FilterBar list={list} search={words.search}>
       <FilterSelect
@@ -79,20 +74,14 @@ function Filters({ list }: { list: ListState<Filter> }) {
         label={words.anyKind}
         options={KINDS.map((value) => ({ value, label: words.kinds[value] ?? value }))}
       />
-      <FilterSelect
+      <FilterName
         list={list}
         name="deployment"
         label={words.anyDeployment}
-        options={(deployments.data ?? []).map(option)}
+        kind="deployment"
+        tenant={current?.tenant}
       />
-      {operator && (
-        <FilterSelect
-          list={list}
-          name="node"
-          label={words.anyNode}
-          options={(nodes.data ?? []).map(option)}
-        />
-      )}
+      {operator && <FilterName list={list} name="node" label={words.anyNode} kind="node" />}
     </FilterBar>
   );
 }

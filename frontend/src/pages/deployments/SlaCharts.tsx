@@ -1,7 +1,7 @@
 import { useMemo } from "react";
-import type { Contract, Deployment, ServiceClass } from "../../api/types";
+import type { Deployment, ServiceClass } from "../../api/types";
 import { ChartPanel } from "../../charts/ChartPanel";
-import { useContracts } from "../../hooks/useContracts";
+import { useContractPage } from "../../hooks/useContracts";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 import { decimal, percent } from "../../lib/format";
@@ -17,8 +17,13 @@ interface Props {
 
 /** Attainment against the class's target, and tokens a second against what the contracts guarantee. */
 export function SlaCharts({ deployment, figures, level }: Props) {
-  const { current, operator } = useScope();
-  const contracts = useContracts(current?.tenant, operator && !current?.tenant);
+  const { current } = useScope();
+  const contracts = useContractPage({
+    tenant: current?.tenant,
+    deployment: deployment.id,
+    state: "current",
+    page_size: 200,
+  });
   const words = t.deployments.metrics;
   const { at, rows, span, seconds } = figures;
   const data = useMemo(
@@ -28,8 +33,7 @@ export function SlaCharts({ deployment, figures, level }: Props) {
     }),
     [at, rows, seconds],
   );
-  const mine = contracts.data?.filter((one: Contract) => one.deployment.id === deployment.id);
-  const rate = mine && guaranteedRate(mine);
+  const rate = contracts.data && guaranteedRate(contracts.data.results);
   const target = level.attainment_target;
   return (
     <div className={classes.charts} data-testid="sla-charts">

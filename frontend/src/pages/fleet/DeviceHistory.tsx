@@ -8,7 +8,7 @@ import { EmptyState } from "../../components/EmptyState";
 import { Loaded } from "../../components/Loaded";
 import { useDeviceHistory } from "../../hooks/useNodes";
 import { useUrl } from "../../hooks/useUrl";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import { bytes, integer, percent } from "../../lib/format";
 import classes from "./Fleet.module.css";
 import { Simulated } from "./Simulated";
@@ -21,7 +21,7 @@ export function DeviceHistory({ gpu }: { gpu: MapGpu }) {
   const chosen = MINUTES.find((m) => m === values.minutes) ?? "60";
   const history = useDeviceHistory(gpu.id, Number(chosen));
   return (
-    <section aria-label={`${gpu.index} · ${gpu.name}`} data-testid="device-history">
+    <section aria-label={`${gpu.index} · ${say(gpu.name)}`} data-testid="device-history">
       <div className={classes.filters}>
         <SegmentedControl
           size="xs"

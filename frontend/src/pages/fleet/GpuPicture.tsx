@@ -28,7 +28,7 @@ interface Props {
 /** A device to scale: its units from the first to the last, who sits there, and what is free, stranded or blocked. */
 export function GpuPicture({ gpu, by, colours, handlers, onChoose, chosen = false }: Props) {
   const words = t.fleet.device;
-  const name = `${gpu.index} · ${gpu.name}`;
+  const name = `${gpu.index} · ${say(gpu.name)}`;
   return (
     <section
       className={classes.device}

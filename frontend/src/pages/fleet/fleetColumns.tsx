@@ -5,7 +5,7 @@ import type { Column } from "../../components/DataTable";
 import { StatePill } from "../../components/StatePill";
 import { TimeAgo } from "../../components/TimeAgo";
 import { useScope } from "../../hooks/useScope";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import { bytes, integer, NONE, percent } from "../../lib/format";
 import { HealthPill } from "./HealthPill";
 import { seatsOf } from "./layout";
@@ -31,7 +31,7 @@ function GpuLink({ gpu }: { gpu: MapGpu }) {
         params={{ scope: current?.slug ?? "", id: gpu.node.id }}
         search={{ device: gpu.id }}
       >
-        {gpu.index} · {gpu.name}
+        {gpu.index} · {say(gpu.name)}
       </Link>
       <span className={cell.sub}>
         {gpu.node.name} {gpu.simulated && <Simulated short />}

@@ -1,14 +1,14 @@
 import { Button, Group } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
-import type { Deployment } from "../../api/types";
 import { CodeBlock } from "../../components/CodeBlock";
+import type { Name } from "../../hooks/useNames";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 import { snippet } from "../../lib/snippets";
 import classes from "./Overview.module.css";
 
 /** The next step of an installation that nobody has asked anything yet. */
-export function FirstRequest({ deployment }: { deployment: Deployment | undefined }) {
+export function FirstRequest({ deployment }: { deployment: Name | undefined }) {
   const { current } = useScope();
   const scope = current?.slug ?? "";
   if (!deployment) {

@@ -1,10 +1,9 @@
 import { Button } from "@mantine/core";
 import { IconCircle, IconCircleCheckFilled } from "@tabler/icons-react";
 import { Link } from "@tanstack/react-router";
-import { useContracts } from "../../hooks/useContracts";
-import { useDeployments } from "../../hooks/useDeployments";
-import { useKeyNames } from "../../hooks/useKeyNames";
+import { useContractPage } from "../../hooks/useContracts";
 import { useModels } from "../../hooks/useModels";
+import { useNames } from "../../hooks/useNames";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 import classes from "./Overview.module.css";
@@ -17,16 +16,17 @@ export function NextSteps() {
   const scopes = useScope();
   const { current } = scopes;
   const models = useModels();
-  const deployments = useDeployments(current?.tenant);
-  const contracts = useContracts(current?.tenant, current !== undefined);
-  const keys = useKeyNames(current?.tenant);
+  const tenant = current?.tenant;
+  const deployments = useNames("deployment", "", tenant);
+  const contracts = useContractPage({ tenant, state: "current", page_size: 1 });
+  const keys = useNames("key", "", tenant);
   if (!deployments.data || !contracts.data || !keys.data) return null;
   const steps = stepsOf(
     {
       models: models.data?.filter((one) => one.state === "ready").length ?? 0,
-      deployments: deployments.data.length,
-      contracts: contracts.data.length,
-      keys: keys.data.length,
+      deployments: deployments.data.names.length,
+      contracts: contracts.data.results.length,
+      keys: keys.data.names.length,
     },
     scopes,
   );

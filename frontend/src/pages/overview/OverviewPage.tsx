@@ -1,12 +1,14 @@
-import { SegmentedControl, Select } from "@mantine/core";
+import { SegmentedControl } from "@mantine/core";
 import { IconActivity } from "@tabler/icons-react";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
+import { NameSelect } from "../../components/NameSelect";
 import { PageHeader } from "../../components/PageHeader";
 import { Panel } from "../../components/Panel";
 import { useClasses } from "../../hooks/useClasses";
-import { useDeployments } from "../../hooks/useDeployments";
+import { useDeployment } from "../../hooks/useDeployments";
+import { useNames } from "../../hooks/useNames";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 import { useLive } from "../../live/LiveProvider";
@@ -29,23 +31,24 @@ export function OverviewPage() {
   const { current } = useScope();
   const range = toRange(search.range);
   const figures = useFigures(range, current?.tenant, search.deployment);
-  const deployments = useDeployments(current?.tenant);
+  const names = useNames("deployment", "", current?.tenant).data?.names;
   const serviceClasses = useClasses();
   const { windows } = useLive();
 
   // With one deployment there is one promise, chosen or not.
-  const only = deployments.data?.length === 1 ? deployments.data[0] : undefined;
-  const chosen = deployments.data?.find((d) => d.id === search.deployment) ?? only;
+  const chosen = useDeployment(search.deployment ?? (names?.length === 1 ? names[0]?.id : undefined)).data;
   const level = serviceClasses.data?.find((c) => c.id === chosen?.service_class.id);
+  const first = chosen ?? names?.[0];
   const quiet = !figures.loading && figures.total.offered === 0;
 
   return (
     <>
       <PageHeader title={t.overview.title} subtitle={t.overview.subtitle}>
-        <Select
+        <NameSelect
+          kind="deployment"
+          tenant={current?.tenant}
           aria-label={t.overview.filter}
           placeholder={t.overview.allDeployments}
-          data={(deployments.data ?? []).map((d) => ({ value: d.id, label: d.name }))}
           value={search.deployment ?? null}
           onChange={(value) => navigate({ search: (s) => ({ ...s, deployment: value ?? undefined }) })}
           clearable
@@ -78,9 +81,7 @@ export function OverviewPage() {
                 text={t.overview.quietText}
               >
                 <NextSteps />
-                {(chosen ?? deployments.data?.[0]) && (
-                  <FirstRequest deployment={chosen ?? deployments.data?.[0]} />
-                )}
+                {first && <FirstRequest deployment={first} />}
               </EmptyState>
             </Panel>
           )}

@@ -1,12 +1,11 @@
 import { IconShieldCheck } from "@tabler/icons-react";
 import { EmptyState } from "../../components/EmptyState";
-import { FilterBar, FilterSelect } from "../../components/FilterBar";
+import { FilterBar, FilterName, FilterSelect } from "../../components/FilterBar";
 import { Loaded } from "../../components/Loaded";
 import { Panel } from "../../components/Panel";
 import { TimeRangePicker } from "../../components/TimeRangePicker";
 import { type Looked, useAttainment, useViolations } from "../../hooks/useAttainment";
 import { useClasses } from "../../hooks/useClasses";
-import { useDeployments } from "../../hooks/useDeployments";
 import { useList } from "../../hooks/useList";
 import { useScope } from "../../hooks/useScope";
 import { useTimeRange } from "../../hooks/useTimeRange";
@@ -37,17 +36,17 @@ export function AttainmentTab() {
   const attained = useAttainment({ ...looked, group });
   const reasons = useViolations({ ...looked, group: "reason" });
   const places = useViolations({ ...looked, group: "deployment" });
-  const deployments = useDeployments(current?.tenant);
   const levels = useClasses();
   const groups = current?.tenant ? GROUPS.filter((one) => one !== "tenant") : GROUPS;
   return (
     <>
       <FilterBar list={list}>
-        <FilterSelect
+        <FilterName
           list={list}
           name="deployment"
           label={words.deployment}
-          options={(deployments.data ?? []).map((d) => ({ value: d.id, label: d.name }))}
+          kind="deployment"
+          tenant={current?.tenant}
         />
         <FilterSelect
           list={list}

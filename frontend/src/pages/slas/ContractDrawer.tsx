@@ -4,10 +4,10 @@ import { notifications } from "@mantine/notifications";
 import type { ReactNode } from "react";
 import { ConflictNotice } from "../../components/ConflictNotice";
 import { FormDrawer } from "../../components/FormDrawer";
+import { NameSelect } from "../../components/NameSelect";
 import { TenantSelect } from "../../components/TenantSelect";
 import { useClasses } from "../../hooks/useClasses";
 import { useCreateContract, useEditContract } from "../../hooks/useContracts";
-import { useDeployments } from "../../hooks/useDeployments";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 import { classLine } from "../deployments/classLine";
@@ -36,19 +36,18 @@ interface FormProps {
 
 function ContractForm({ initial, editing, onSubmit, drawer, notice }: FormProps) {
   const form = useForm({ initialValues: initial, validate: (values) => checkContract(values) });
-  const deployments = useDeployments(undefined);
   const levels = useClasses();
   const level = levels.data?.find((one) => one.id === form.values.service_class);
   return (
     <FormDrawer {...drawer} size={560} onSubmit={form.onSubmit(onSubmit)}>
       {notice}
       <TenantSelect disabled={editing} {...form.getInputProps("tenant")} />
-      <Select
+      <NameSelect
+        kind="deployment"
+        tenant={undefined}
         label={words.deployment}
         description={words.deploymentHint}
         placeholder={words.choose}
-        data={(deployments.data ?? []).map((d) => ({ value: d.id, label: d.name }))}
-        searchable
         disabled={editing}
         {...form.getInputProps("deployment")}
       />

@@ -3,11 +3,10 @@ import { IconFileCertificate, IconPlus } from "@tabler/icons-react";
 import { useMemo } from "react";
 import type { ContractState } from "../../api/types";
 import { EmptyState } from "../../components/EmptyState";
-import { FilterBar, FilterSelect } from "../../components/FilterBar";
+import { FilterBar, FilterName, FilterSelect } from "../../components/FilterBar";
 import { ResourceTable } from "../../components/ResourceTable";
 import { useClasses } from "../../hooks/useClasses";
 import { useContractPage } from "../../hooks/useContracts";
-import { useDeployments } from "../../hooks/useDeployments";
 import { useList } from "../../hooks/useList";
 import { useScope } from "../../hooks/useScope";
 import { useUrl } from "../../hooks/useUrl";
@@ -27,7 +26,6 @@ export function ContractsTab() {
   const list = useList({ filters: FILTERS, sort: "-valid_from" });
   const state = STATES.find((one) => one === list.values.state) ?? "current";
   const page = useContractPage({ tenant: current?.tenant, ...list.query, state });
-  const deployments = useDeployments(current?.tenant);
   const classes = useClasses();
   const words = t.slas.contracts;
   const create = () => set({ create: "contract" }, true);
@@ -51,11 +49,12 @@ export function ContractsTab() {
           label={words.states.current}
           options={STATES.map((value) => ({ value, label: words.states[value] }))}
         />
-        <FilterSelect
+        <FilterName
           list={list}
           name="deployment"
           label={words.columns.deployment}
-          options={(deployments.data ?? []).map((d) => ({ value: d.id, label: d.name }))}
+          kind="deployment"
+          tenant={current?.tenant}
         />
         <FilterSelect
           list={list}

@@ -9,8 +9,8 @@ import { PageHeader } from "../../components/PageHeader";
 import { Panel } from "../../components/Panel";
 import { TimeRangePicker } from "../../components/TimeRangePicker";
 import { WhoseFilters } from "../../components/WhoseFilters";
-import { useDeployments } from "../../hooks/useDeployments";
 import { useList } from "../../hooks/useList";
+import { useNames } from "../../hooks/useNames";
 import { useScope } from "../../hooks/useScope";
 import { useTimeRange } from "../../hooks/useTimeRange";
 import { useUrl } from "../../hooks/useUrl";
@@ -46,7 +46,7 @@ export function UsagePage() {
     to: range.to,
   };
   const time = timeOf(range.from, range.to);
-  const deployments = useDeployments(current?.tenant);
+  const names = useNames("deployment", "", current?.tenant).data?.names;
   const table = useUsage(cells, [by]);
   // By time there is nothing to tell apart within a bar: the classes are.
   const overTime = useUsage(cells, [time, by === "day" || by === "hour" ? "class" : by]);
@@ -76,7 +76,7 @@ export function UsagePage() {
                   title={words.empty}
                   text={words.emptyText}
                 >
-                  <FirstRequest deployment={deployments.data?.[0]} />
+                  <FirstRequest deployment={names?.[0]} />
                 </EmptyState>
               </Panel>
             ) : (
