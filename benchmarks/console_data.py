@@ -78,7 +78,7 @@ def measure(records: int, runs: int) -> dict[str, Any]:
 
         from berth.tenants.models import User
 
-        _fill(records)
+        fill(records)
         operator = User.objects.create(email="operator@example.com", is_operator=True, password="!")
         client = APIClient(headers={"host": "localhost"})
         client.force_login(operator, backend="django.contrib.auth.backends.ModelBackend")
@@ -102,7 +102,7 @@ def ask(client: Any, pages: dict[str, str], words: dict[str, str], runs: int) ->
     return found
 
 
-def _fill(records: int) -> None:
+def fill(records: int) -> None:
     from django.db import connection
 
     from berth.metering import services

@@ -1,0 +1,143 @@
+"""How long a page takes to answer a person: from the input event to the paint that shows the answer.
+
+Three figures of each: *answer*, from the input to the paint that shows the page's own response, at least what the
+Event Timing API measured (https://www.w3.org/TR/event-timing/); *data*, until what the response waits for is there, too;
+*busy*, the longest time that the page could not have answered another input (https://www.w3.org/TR/longtasks-1/).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from benchmarks.common.report import percentile, say
+
+CHROMIUM = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+WAIT_MS = 20_000
+SETTLE_MS = 350  # the observer tells of an event after its frame, and a search waits 250 ms for the next letter
+
+# Both observers, and the time of the first input since ``begin``. Frames are looked at before they are painted: a
+# message posted from there arrives after the paint.
+_WATCH = """
+(() => {
+  if (window.watched) return;
+  const state = (window.watched = { events: [], tasks: [], first: 0 });
+  new PerformanceObserver((list) => {
+    for (const e of list.getEntries())
+      if (e.interactionId) state.events.push({ id: e.interactionId, at: e.startTime, ms: e.duration });
+  }).observe({ type: "event", durationThreshold: 16 });
+  new PerformanceObserver((list) => {
+    for (const e of list.getEntries()) state.tasks.push({ at: e.startTime, ms: e.duration });
+  }).observe({ type: "longtask" });
+  for (const kind of ["pointerdown", "keydown"])
+    addEventListener(kind, (e) => { state.first ||= e.timeStamp; }, { capture: true });
+  state.begin = (answered, there) => {
+    Object.assign(state, { events: [], tasks: [], first: 0, answered: 0, there: 0 });
+    const painted = (name) => {
+      const { port1, port2 } = new MessageChannel();
+      port1.onmessage = () => { state[name] = performance.now(); };
+      port2.postMessage(0);
+    };
+    let saw = 0;
+    const look = () => {
+      if (state.first && saw === 0 && answered()) { saw = 1; painted("answered"); }
+      if (saw === 1 && there()) { saw = 2; painted("there"); }
+      if (saw < 2) requestAnimationFrame(look);
+    };
+    requestAnimationFrame(look);
+  };
+})()
+"""
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """``answered`` and ``there``: expressions in the page's language, true once they can be seen.
+
+    ``prepare`` is not measured; ``act`` is what a person does.
+    """
+
+    name: str
+    act: Callable[[Page], None]
+    answered: str = "true"
+    there: str = "true"
+    prepare: Callable[[Page], None] = lambda page: None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """In milliseconds."""
+
+    answer: float
+    data: float
+    busy: float
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def open_console(browser: Browser, url: str, email: str, password: str) -> Page:
+    """Signed in, at 1440 px. Motion is reduced: without a graphics card each frame of it costs what a step may."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, base_url=url, reduced_motion="reduce")
+    context.set_default_timeout(WAIT_MS)
+    context.add_init_script(_WATCH)
+    page = context.new_page()
+    page.goto("/")
+    page.get_by_label("E-mail").fill(email)
+    page.get_by_role("textbox", name="Password").fill(password)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/t/**")
+    page.get_by_role("heading", level=1).wait_for()
+    page.wait_for_load_state("networkidle")
+    page.wait_for_timeout(3_000)  # the other pages are fetched two seconds after the first
+    return page
+
+
+def measure(page: Page, interactions: Iterable[Interaction], runs: int) -> dict[str, dict[str, float]]:
+    """By name: p50 and p95 of each figure. The first run, which no cache helps, counts like any other."""
+    found = {}
+    for one in interactions:
+        samples = [_once(page, one) for _ in range(runs)]
+        found[one.name] = {
+            f"{figure}_{name}": percentile([getattr(sample, figure) for sample in samples], q)
+            for figure in ("answer", "data", "busy")
+            for name, q in (("p50", 0.5), ("p95", 0.95))
+        }
+        say(f"  {one.name}: {found[one.name]['answer_p95']:.0f} ms")
+    return found
+
+
+def _once(page: Page, one: Interaction) -> Sample:
+    one.prepare(page)
+    page.wait_for_timeout(SETTLE_MS)
+    page.evaluate(f"() => watched.begin(() => {one.answered}, () => {one.there})")
+    try:
+        one.act(page)
+        page.wait_for_function("watched.there > 0")
+    except Exception as error:
+        raise SystemExit(f"{one.name}: not answered at {page.url}: {error}") from error
+    page.wait_for_timeout(SETTLE_MS)
+    seen: dict[str, Any] = page.evaluate("() => ({ ...watched })")
+    # Text goes on until the last letter: the slowest letter counts, and the data from the last one on.
+    slowest = max((event["ms"] for event in seen["events"]), default=16.0)
+    started = max([seen["first"], *(event["at"] for event in seen["events"])])
+    shown = seen["answered"] - seen["first"] if one.answered != "true" else 0.0
+    return Sample(
+        answer=max(slowest, shown),
+        data=max(0.0, seen["there"] - started),
+        busy=max((task["ms"] for task in seen["tasks"]), default=0.0),
+    )

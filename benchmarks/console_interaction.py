@@ -1,0 +1,334 @@
+"""How long the console takes to answer a person, with 1,000 deployments, 10,000 keys, 300 models and 1,000 GPUs.
+
+    python benchmarks/console_interaction.py [--only operator,fleet,tenant] [--runs 10] [--json FILE] [--check]
+
+A control plane with PostgreSQL and Redis, no model, and headless Chromium, which draws without a graphics card. Exit
+code 1 with ``--check`` when the 95th percentile of an answer is above 100 ms: from the input to the paint that shows the
+page's own response, which may be a skeleton. *data*: until what it waits for is there; *busy*: the longest time in which
+no other input would have been answered.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
+
+from playwright.sync_api import Page
+
+from benchmarks.common.console_house import ADMIN, OPERATOR, PASSWORD, TENANT, Console, console_house
+from benchmarks.common.interactions import Interaction, chromium, measure, open_console
+from benchmarks.common.report import add_only, conclude, end_on_signals, options_parser, say
+
+TARGET_MS = 100.0
+LETTER_MS = 80
+ROWS = "[...document.querySelectorAll('main tbody tr[data-row]')]"
+QUIET = "!document.querySelector('main [aria-busy=true]')"
+
+
+def at(path: str) -> Callable[[Page], None]:
+    """On the page ``path`` of the scope at hand, nothing chosen, everything loaded."""
+
+    def go(page: Page) -> None:
+        page.goto(f"{page.url.split('/t/')[0]}/t/{page.url.split('/t/')[1].split('/')[0]}/{path}")
+        page.get_by_role("heading", level=1).wait_for()
+        page.wait_for_load_state("networkidle")
+
+    return go
+
+
+def back_to(name: str) -> Callable[[Page], None]:
+    """By the navigation, as a person comes from there."""
+
+    def go(page: Page) -> None:
+        page.keyboard.press("Escape")
+        link(page, name).click()
+        page.locator("h1", has_text=name).wait_for()
+        page.wait_for_load_state("networkidle")
+
+    return go
+
+
+def link(page: Page, name: str) -> Any:
+    return page.get_by_role("navigation", name="Main").get_by_role("link", name=name, exact=True)
+
+
+def click(role: Any, name: str) -> Callable[[Page], None]:
+    return lambda page: page.get_by_role(role, name=name, exact=True).first.click()
+
+
+def pressed(test_id: str) -> Callable[[Page], None]:
+    return lambda page: page.get_by_test_id(test_id).first.click()
+
+
+def typed(label: str, text: str) -> Callable[[Page], None]:
+    def act(page: Page) -> None:
+        page.get_by_label(label, exact=True).first.press_sequentially(text, delay=LETTER_MS)
+
+    return act
+
+
+def emptied(path: str, label: str) -> Callable[[Page], None]:
+    def go(page: Page) -> None:
+        at(path)(page)
+        page.get_by_label(label, exact=True).first.click()
+
+    return go
+
+
+def has_rows(text: str) -> str:
+    """There are rows, and all have the text."""
+    return f"{ROWS}.length > 0 && {ROWS}.every((row) => row.innerText.includes('{text}'))"
+
+
+def first_row_is_new(page: Page) -> None:
+    page.evaluate(f"() => {{ window.before = {ROWS}[0]?.dataset.row; }}")
+
+
+NEW_ROWS = f"{ROWS}.length > 0 && {ROWS}[0].dataset.row !== window.before"
+
+
+def loaded(path: str) -> Callable[[Page], None]:
+    def go(page: Page) -> None:
+        at(path)(page)
+        page.wait_for_function(f"{ROWS}.length > 0")
+        first_row_is_new(page)
+
+    return go
+
+
+def searching(path: str, label: str, text: str, shown: str | None = None) -> Interaction:
+    value = f"document.activeElement.value.includes('{text}')"
+    return Interaction(
+        f"{path.partition('?')[0]}: type in the search",
+        typed(label, text),
+        there=f"{value} && {has_rows(shown or text)}",
+        prepare=emptied(path, label),
+    )
+
+
+def switching(name: str, came_from: str) -> Interaction:
+    return Interaction(
+        f"go to {name}",
+        lambda page: link(page, name).click(),
+        answered=f"document.querySelector('h1')?.textContent.includes('{name}')",
+        there=QUIET,
+        prepare=back_to(came_from),
+    )
+
+
+def option(name: str) -> Callable[[Page], None]:
+    return lambda page: page.get_by_role("option", name=name, exact=True).first.click()
+
+
+def opening(name: str, path: str, label: str) -> Interaction:
+    """A list of options, closed before."""
+    return Interaction(
+        name,
+        lambda page: page.get_by_role("combobox", name=label, exact=True).first.click(),
+        answered=LISTED,
+        prepare=at(path),
+    )
+
+
+LISTED = "[...document.querySelectorAll('[role=option]')].some((one) => one.checkVisibility())"
+DIALOG = "[...document.querySelectorAll('[role=dialog]')].some((one) => one.checkVisibility())"
+PALETTE = "document.querySelector('input[placeholder^=\"Search pages\"]')"
+
+
+def lists() -> list[Interaction]:
+    """What operators and tenants share."""
+    return [
+        searching("deployments", "Search deployments", "list-7"),
+        Interaction(
+            "deployments: order by name", click("button", "Name"), there=NEW_ROWS, prepare=loaded("deployments")
+        ),
+        Interaction(
+            "deployments: next page", click("button", "Next page"), there=NEW_ROWS, prepare=loaded("deployments")
+        ),
+        Interaction(
+            "deployments: open one",
+            lambda page: page.locator("main tbody tr a").first.click(),
+            answered="location.pathname.includes('/deployments/dep_')",
+            there=f"document.querySelector('h1')?.textContent.includes('list-') && {QUIET}",
+            prepare=loaded("deployments"),
+        ),
+        searching("keys", "Search name, id or person", "key-7"),
+        Interaction("keys: order by name", click("button", "Name"), there=NEW_ROWS, prepare=loaded("keys")),
+        Interaction("keys: next page", click("button", "Next page"), there=NEW_ROWS, prepare=loaded("keys")),
+        Interaction("keys: open 'Create key'", pressed("create-key"), answered=DIALOG, prepare=at("keys")),
+        Interaction(
+            "palette: open", lambda page: page.keyboard.press("Control+k"), answered=PALETTE, prepare=at("overview")
+        ),
+        Interaction(
+            "palette: type",
+            lambda page: page.keyboard.type("list-7", delay=LETTER_MS),
+            there="document.querySelector('.mantine-Spotlight-actionsList')?.innerText.includes('list-7')",
+            prepare=lambda page: (at("overview")(page), page.keyboard.press("Control+k"))[0],
+        ),
+        Interaction(
+            "theme: switch",
+            lambda page: page.get_by_role("button", name="Theme:").first.click(),
+            answered="document.querySelector('[aria-label^=\"Theme:\"]').getAttribute('aria-label') !== window.before",
+            prepare=lambda page: page.evaluate(
+                "() => { window.before = document.querySelector('[aria-label^=\"Theme:\"]').ariaLabel; }"
+            ),
+        ),
+        *(
+            switching(name, "Settings")
+            for name in ("Overview", "Deployments", "Models", "Playground", "API keys", "SLAs", "Requests", "Usage")
+        ),
+    ]
+
+
+def operators() -> list[Interaction]:
+    return [
+        *lists(),
+        searching("models", "Search models", "model-7"),
+        Interaction("models: order by name", click("button", "Model"), there=NEW_ROWS, prepare=loaded("models")),
+        searching("requests", "Search by request id", "req_00000000000000000000019", "list"),
+        opening("requests: open the filter of deployments", "requests", "Deployment"),
+        opening("requests: open the filter of keys", "requests", "Key"),
+        Interaction(
+            "requests: choose a verdict",
+            option("Late"),
+            there=NEW_ROWS,
+            prepare=lambda page: (
+                loaded("requests")(page),
+                page.get_by_role("combobox", name="Any verdict", exact=True).click(),
+            )[0],
+        ),
+        Interaction(
+            "deployments: open 'New deployment'",
+            pressed("create-deployment"),
+            answered=DIALOG,
+            prepare=at("deployments"),
+        ),
+        opening("new deployment: open its models", "deployments?create=true", "Model"),
+        Interaction(
+            "contracts: open 'New contract'",
+            pressed("create-contract"),
+            answered=DIALOG,
+            prepare=at("slas?tab=contracts"),
+        ),
+        opening("new contract: open its deployments", "slas?tab=contracts&create=contract", "Deployment"),
+        Interaction("tenants: open the switcher", pressed("tenant-switcher"), prepare=at("keys")),
+    ]
+
+
+def fleet() -> list[Interaction]:
+    return [
+        switching("Fleet", "Settings"),
+        searching_fleet(),
+        Interaction(
+            "fleet: a slice's card",
+            lambda page: page.get_by_test_id("segment-slice").get_by_role("button").first.click(),
+            answered="document.querySelector('[data-testid=segment-card]')",
+            prepare=at("fleet"),
+        ),
+        *(
+            Interaction(
+                f"fleet: show {name}",
+                lambda page, name=name: page.get_by_text(name, exact=True).first.click(),
+                answered=f"{ROWS}.length > 0",
+                prepare=at("fleet"),
+            )
+            for name in ("Devices", "Seats")
+        ),
+        Interaction(
+            "fleet: show the map again",
+            lambda page: page.get_by_text("Map", exact=True).first.click(),
+            answered="document.querySelector('[data-testid=device]')",
+            prepare=at("fleet?view=devices"),
+        ),
+        Interaction(
+            "devices: order by utilisation",
+            lambda page: page.get_by_role("button", name="Utilisation").first.click(),
+            there=NEW_ROWS,
+            prepare=loaded("fleet?view=devices"),
+        ),
+        Interaction(
+            "fleet: scroll to its end",
+            lambda page: page.keyboard.press("End"),
+            there="[...document.querySelectorAll('[data-testid=node]')].at(-1).querySelector('[data-testid=device]')",
+            prepare=at("fleet"),
+        ),
+        Interaction(
+            "fleet: open a node",
+            lambda page: page.locator("[data-testid=node] h2 a").first.click(),
+            answered="location.pathname.includes('/fleet/nod_')",
+            there=f"document.querySelector('[data-testid=device]') && {QUIET}",
+            prepare=at("fleet"),
+        ),
+    ]
+
+
+def searching_fleet() -> Interaction:
+    label = "Search nodes, devices, deployments"
+    nodes = "[...document.querySelectorAll('[data-testid=node]')]"
+    return Interaction(
+        "fleet: type in the search",
+        typed(label, "gpu-7"),
+        there=f"{nodes}.length > 0 && {nodes}.every((one) => one.dataset.node.includes('gpu-7'))",
+        prepare=emptied("fleet", label),
+    )
+
+
+def measured(console: Console, who: str, interactions: list[Interaction], runs: int) -> dict[str, dict[str, float]]:
+    with chromium() as browser:
+        page = open_console(browser, console.url, who, PASSWORD)
+        if who == OPERATOR:
+            page.goto("/t/~platform/overview")
+        else:
+            page.goto(f"/t/{TENANT}/overview")
+        page.wait_for_load_state("networkidle")
+        return measure(page, interactions, runs)
+
+
+PARTS: dict[str, Callable[[Console, int], dict[str, dict[str, float]]]] = {
+    "operator": lambda console, runs: measured(console, OPERATOR, operators(), runs),
+    "fleet": lambda console, runs: measured(console, OPERATOR, fleet(), runs),
+    "tenant": lambda console, runs: measured(console, ADMIN, lists(), runs),
+}
+
+
+def report(result: dict[str, dict[str, dict[str, float]]]) -> None:
+    print(f"{'in ms, p50 and p95':48s}      answer          data          busy")
+    for part, interactions in result.items():
+        print(part)
+        for name, at_ in interactions.items():
+            figures = "  ".join(f"{at_[f'{f}_p50']:5.0f} {at_[f'{f}_p95']:6.0f}" for f in ("answer", "data", "busy"))
+            print(f"  {name:46s} {figures}")
+
+
+def failures(result: dict[str, dict[str, dict[str, float]]]) -> list[str]:
+    return [
+        f"{part}, {name}: answered after {at_['answer_p95']:.0f} ms at p95 (at most {TARGET_MS:.0f})"
+        for part, interactions in result.items()
+        for name, at_ in interactions.items()
+        if not at_["answer_p95"] <= TARGET_MS
+    ]
+
+
+def main() -> int:
+    parser = options_parser(__doc__)
+    add_only(parser, PARTS)
+    parser.add_argument("--runs", type=int, default=10)
+    options = parser.parse_args()
+    end_on_signals()
+    result = {}
+    with console_house() as console:
+        for part in options.only:
+            say(part)
+            result[part] = PARTS[part](console, options.runs)
+    report(result)
+    return conclude(result, failures(result), options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
