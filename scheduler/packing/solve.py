@@ -5,12 +5,14 @@
     mix        y_mc: demand m is served by the mix of slots c; exactly one each, the empty mix is one
     supply     of each slot, the mixes take at most what the patterns give; parts of shared GPUs are halves of one
                another, so that what fits in sum fits
+    gpus       how many there are, in all: a row without bounds of its own
     spread     no demand has more replicas than there are GPUs in use, nor more on shared ones than those
 
 Mixes are made on demand: the linear relaxation prices every slot, ``mixes.cheapest`` finds for each demand the mix
 that would improve it most, until none does. Its value is then a bound on every plan, whole numbers or not (Dantzig
-and Wolfe 1960). Only as many mixes can be fractional as there are supply rows, so that the bound stays close however
-many demands there are. The integer programme over the mixes found gives the plan.
+and Wolfe 1960), and a little closer one with a whole number of GPUs. Only as many mixes can be fractional as there
+are supply rows, so that the bound stays close however many demands there are. The integer programme over the mixes
+found gives the plan.
 """
 
 from __future__ import annotations
@@ -60,6 +62,14 @@ class Target:
         return (self.objective - self.bound) / self.bound if self.bound > 0 else 0.0
 
 
+@dataclass(frozen=True)
+class _Bound:
+    """``best``: no mix is missing."""
+
+    value: float
+    best: bool
+
+
 @dataclass
 class _Pool:
     """What the rows and columns of the programme stand for."""
@@ -73,6 +83,7 @@ class _Pool:
     one: dict[str, int] = field(default_factory=dict)
     spread: dict[str, int] = field(default_factory=dict)
     apart: dict[tuple[str, Group, Isolation, str], int] = field(default_factory=dict)
+    gpus: int = 0
     capacity: dict[Group, int] = field(default_factory=dict)
 
 
@@ -121,6 +132,7 @@ class _Programme:
 
     def _rows(self) -> None:
         infinity = highspy.kHighsInf
+        self.pool.gpus = self._row(-infinity, infinity)
         for group, count in self.market.groups.items():
             self.pool.capacity[group] = self._row(-infinity, count)
         for offer in self.market.offers:
@@ -139,7 +151,8 @@ class _Programme:
         """Columns of GPUs: each pattern, whole, and shared within a trust domain."""
         near = dict.fromkeys(self.pool.spread.values(), -1.0)
         for group in self.market.groups:
-            price, base = self.market.prices.gpu(group.board), {self.pool.capacity[group]: 1.0, **near}
+            price = self.market.prices.gpu(group.board)
+            base = {self.pool.gpus: 1.0, self.pool.capacity[group]: 1.0, **near}
             keys = [key for key in self.pool.supply if key[0] == group]
             mig = {key[3]: self.pool.supply[key] for key in keys if key[1] is Isolation.MIG}
             if mig:
@@ -204,26 +217,51 @@ class _Programme:
     # --- solving --------------------------------------------------------------------------------------------------
 
     def solve(self) -> Target:
-        bound, stopped = -math.inf, ""
-        while True:
-            self.lp.run()
-            value = self.lp.getInfo().objective_function_value
-            missing = self._price()
-            bound = max(bound, value + missing)
-            self.rounds += 1
-            if missing > -_EPS * max(1.0, abs(value)):
-                break
-            if monotonic() - self.began > self.limit / 2:
-                stopped = "the time for pricing ran out: the bound is not the best"
-                break
+        bound = self._relax(self.limit / 2)
+        stopped = "" if bound.best else "the time for pricing ran out: the bound is not the best"
         relaxed = np.array(self.lp.getSolution().col_value)
         short = sum(relaxed[column] * lost for column, _, _, lost in self.pool.mixes)
+        value = max(bound.value, self._with_whole_gpus(relaxed))
         if short > _EPS:
             self._add_parts()
         values = self._whole_numbers(short <= _EPS)
         if values is None:
             values = self._whole_numbers(False)
-        return self._target(values, max(0.0, bound), stopped)
+        return self._target(values, max(0.0, value), stopped)
+
+    def _relax(self, until_s: float) -> _Bound:
+        """Adds mixes until the relaxation lacks none, or until so many seconds after the beginning."""
+        found = -math.inf
+        while True:
+            self.lp.run()
+            value = self.lp.getInfo().objective_function_value
+            missing = self._price()
+            found = max(found, value + missing)
+            self.rounds += 1
+            if missing > -_EPS * max(1.0, abs(value)):
+                return _Bound(found, best=True)
+            if monotonic() - self.began > until_s:
+                return _Bound(found, best=False)
+
+    def _with_whole_gpus(self, relaxed: np.ndarray[Any, Any]) -> float:
+        """The bound of plans that use a whole number of GPUs, as every plan does: at most the part in ``relaxed``
+        below, or one more. It says most of small fleets. What these two relaxations lack is priced as well.
+        """
+        used = float(sum(relaxed[column] for column in self._gpu_columns()))
+        below = math.floor(used + _EPS)
+        if used - below < _EPS or monotonic() - self.began > self.limit / 2:
+            return -math.inf
+        bounds = []
+        for lower, upper in ((-highspy.kHighsInf, float(below)), (below + 1.0, highspy.kHighsInf)):
+            self.lp.changeRowBounds(self.pool.gpus, lower, upper)
+            bounds.append(self._relax(self.limit / 2).value)
+        self.lp.changeRowBounds(self.pool.gpus, -highspy.kHighsInf, highspy.kHighsInf)
+        return min(bounds)
+
+    def _gpu_columns(self) -> list[int]:
+        columns = [column for column, _, _ in self.pool.patterns]
+        columns += [column for column, _ in self.pool.whole]
+        return columns + [column for column, _, _, _ in self.pool.shared]
 
     def _add_parts(self) -> None:
         """Of every mix those with a replica fewer: where not all fits, whole numbers need what lies in between."""

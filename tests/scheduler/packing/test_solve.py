@@ -53,6 +53,14 @@ def holds(target: Target, demands: list[Demand]) -> None:
         assert served >= one.wanted * ENOUGH
 
 
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_no_plan_has_a_part_of_a_gpu(count: int) -> None:
+    """A seventh of a GPU each: the bound is of one that is there, not of sevenths."""
+    demands = [demand(f"d{n}", {mig("1g.10gb"): 1.0}, 1.0) for n in range(count)]
+    found = solve(Market(fleet(8), demands, Prices()))
+    assert (found.gpus, found.gap) == (1, pytest.approx(0.0, abs=1e-6))
+
+
 def test_shares_of_one_tenant_are_packed_together_and_of_two_apart() -> None:
     rates = {mps(2): 2.0, mps(4): 1.0, whole(): 4.0}
     ours = [demand(f"a{n}", rates, 1.0, trust="a", isolation=Isolation.MPS) for n in range(4)]
