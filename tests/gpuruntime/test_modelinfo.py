@@ -7,7 +7,6 @@ import json
 import math
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +81,8 @@ def test_the_real_directory_is_read_from_its_header(smollm2_dir: Path) -> None:
     assert supports(info) == []
 
 
-def test_the_real_gguf_is_read_in_a_moment_and_agrees_with_the_gguf_library(smollm2_gguf: Path) -> None:
-    start = time.perf_counter()
+def test_the_real_gguf_agrees_with_the_gguf_library(smollm2_gguf: Path) -> None:
     info = read_model(smollm2_gguf)
-    assert time.perf_counter() - start < 0.5
     assert (info.format, info.quantization, info.vocab_size, info.n_layers) == ("gguf", "Q4_1", 49152, 30)
     assert supports(info) == []
     reader = gguf.GGUFReader(smollm2_gguf)

@@ -58,7 +58,7 @@ async def test_a_dead_door_costs_no_request_without_a_token(
         text = await answer.text()
     assert "three" in text
     assert text.count('"role"') == 1
-    assert time.monotonic() - started < 0.3
+    assert time.monotonic() - started < 1
     record = await last_record(store)
     assert (record["outcome"], record["completion_tokens"], record["good"]) == ("completed", 3, True)
     assert len(second.calls) == 1
@@ -121,7 +121,7 @@ async def test_an_ejected_door_comes_back_when_it_answers(running: Running, door
             if answer.status == 200:
                 break
         await asyncio.sleep(0.02)
-    assert time.monotonic() - back < 1.2
+    assert time.monotonic() - back < 3
     assert door.probes >= 1
 
 

@@ -140,7 +140,7 @@ def test_a_gpu_can_be_stuck_for_a_while(machine: Machine, gpu: Any) -> None:
 
 
 def test_a_slow_call_is_slow_for_its_caller_alone(machine: Machine, gpu: Any) -> None:
-    machine.slow("nvmlDeviceGetMemoryInfo", 0.2)
+    machine.slow("nvmlDeviceGetMemoryInfo", 0.6)
     slow = threading.Thread(target=pynvml.nvmlDeviceGetMemoryInfo, args=(gpu,))
     began = time.monotonic()
     slow.start()
@@ -148,7 +148,7 @@ def test_a_slow_call_is_slow_for_its_caller_alone(machine: Machine, gpu: Any) ->
         pynvml.nvmlDeviceGetName(gpu)
     assert slow.is_alive()
     slow.join()
-    assert time.monotonic() - began >= 0.2
+    assert time.monotonic() - began >= 0.6
 
 
 def test_one_off_the_bus_answers_nothing_and_comes_back_with_the_driver(machine: Machine, gpu: Any) -> None:
