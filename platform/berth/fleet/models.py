@@ -72,6 +72,9 @@ class Node(models.Model):
     generation = models.BigIntegerField(default=0)
     observed_generation = models.BigIntegerField(default=0)
     connected_at = models.DateTimeField(null=True)
+    session = models.CharField(
+        max_length=32, blank=True, default="", db_default="", help_text="the connection on which its agent greeted last"
+    )
     last_seen_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -85,7 +88,7 @@ class Gpu(models.Model):
 
     ``board``: its type in scheduler/geometry; empty where none is known. ``kinds``: what it can be; ``unable``: why it
     cannot be the others. ``blocked``: instances on it that Berth may not use or remove, as its agent reports them.
-    ``signals``: what its health was last judged by.
+    ``signals``: what its health was last judged by. ``utilisation``: 0 to 1; null where nobody measures it.
     """
 
     id = models.CharField(max_length=32, primary_key=True, default=IdFactory("gpu"), editable=False)
@@ -99,7 +102,7 @@ class Gpu(models.Model):
     generation = models.BigIntegerField(default=0)
     present = models.BooleanField(default=True)
     memory_used_bytes = models.BigIntegerField(default=0)
-    utilisation = models.FloatField(default=0.0)
+    utilisation = models.FloatField(null=True)
     temperature_c = models.FloatField(null=True)
     power_w = models.FloatField(null=True)
     board = models.CharField(max_length=40, blank=True, default="", db_default="")
@@ -128,7 +131,7 @@ class GpuMinute(models.Model):
     samples = models.PositiveIntegerField(default=0)
     memory_used_bytes = models.BigIntegerField()
     promised_bytes = models.BigIntegerField()
-    utilisation = models.FloatField()
+    utilisation = models.FloatField(null=True)
     temperature_c = models.FloatField(null=True)
     power_w = models.FloatField(null=True)
 

@@ -23,6 +23,7 @@ from berth.fleet.tokens import new_token, token_digest
 from gpuruntime import protocol
 
 __all__ = [
+    "Superseded",
     "cordon_node",
     "create_node",
     "delete_node",
@@ -34,6 +35,10 @@ __all__ = [
     "release_seat",
     "reserve_seat",
 ]
+
+
+class Superseded(Exception):
+    """Another connection speaks for the node now."""
 
 
 @transaction.atomic
@@ -121,8 +126,12 @@ def raise_generation(node_id: str) -> None:
 
 
 @transaction.atomic
-def observe_node(*, node: Node, seen: protocol.Hello | protocol.Observed) -> Node:
-    """Store what the agent says of its host and devices. Replicas: ``deployments.services.observe_replicas``."""
+def observe_node(*, node: Node, seen: protocol.Hello | protocol.Observed, session: str = "") -> Node:
+    """Store what the agent says of its host and devices. Replicas: ``deployments.services.observe_replicas``.
+
+    ``session``: the connection it said it on. Raises ``Superseded`` for a report on another than the one on which the
+    agent greeted last: what an ended connection still holds is older than what is known.
+    """
     now = timezone.now()
     # Devices before the node, as whoever seats a replica locks them (fleet.seats): the other order deadlocks.
     known = {gpu.uuid: gpu for gpu in Gpu.objects.select_for_update().filter(node_id=node.id).order_by("id")}
@@ -131,11 +140,13 @@ def observe_node(*, node: Node, seen: protocol.Hello | protocol.Observed) -> Nod
         moved = row.address != seen.address
         row.provider, row.address, row.agent_version = seen.provider, seen.address, seen.agent_version
         row.boot_id, row.cpu_count, row.memory_bytes = seen.boot_id, seen.cpu_count, seen.memory_bytes
-        row.connected_at = now
+        row.connected_at, row.session = now, session
         changed("node", row.id)
         if moved:
             raise_version()
     else:
+        if row.session != session:
+            raise Superseded(f"the agent of {row.name} has connected anew")
         row.observed_generation = seen.generation
     row.last_seen_at = now
     row.save()

@@ -6,6 +6,7 @@ It gets the node's whole desired state on connect, on ``desired.changed``, and w
 from __future__ import annotations
 
 import logging
+import secrets
 from typing import Any
 
 from channels.generic.websocket import AsyncWebsocketConsumer
@@ -15,7 +16,7 @@ from redis.exceptions import RedisError
 from berth.deployments.models import Replica
 from berth.deployments.services import observe_replicas
 from berth.fleet.models import Node
-from berth.fleet.services import desired_for, observe_node
+from berth.fleet.services import Superseded, desired_for, observe_node
 from berth.live import names
 from berth.live.peers import node_of
 from berth.live.store import client
@@ -31,6 +32,7 @@ class AgentConsumer(AsyncWebsocketConsumer):
 
     async def connect(self) -> None:
         self.own: set[str] = set()
+        self.session = secrets.token_hex(16)
         try:
             self.node = await in_thread(node_of, self.scope["headers"])
         except DatabaseError as error:
@@ -61,6 +63,9 @@ class AgentConsumer(AsyncWebsocketConsumer):
         except Node.DoesNotExist:
             log.warning("agent_of_no_node", extra={"node": self.node.name})
             await self.close(4401)
+        except Superseded:
+            log.info("agent_report_too_old", extra={"node": self.node.name})
+            await self.close(4409)
         except DatabaseError as error:  # the agent repeats itself each second
             log.warning("agent_report_not_kept", extra={"node": self.node.name, "error": str(error).strip()})
 
@@ -69,7 +74,7 @@ class AgentConsumer(AsyncWebsocketConsumer):
             if await self._sits_here(node, message.replica_id):
                 await self._keep_log(message)
             return
-        generation = await in_thread(_observe, node, message)
+        generation = await in_thread(_observe, node, message, self.session)
         behind = isinstance(message, protocol.Observed) and message.generation < generation
         if isinstance(message, protocol.Hello) or (behind and self.sent_generation < generation):
             await self._send_desired()
@@ -113,9 +118,9 @@ class AgentConsumer(AsyncWebsocketConsumer):
             log.warning("log_lines_lost", extra={"replica": message.replica_id, "error": str(error)})
 
 
-def _observe(node: Node, message: protocol.Hello | protocol.Observed) -> int:
+def _observe(node: Node, message: protocol.Hello | protocol.Observed, session: str) -> int:
     """Stores the report; the generation the node should have."""
-    row = observe_node(node=node, seen=message)
+    row = observe_node(node=node, seen=message, session=session)
     if isinstance(message, protocol.Observed):
         observe_replicas(node=node, observed=message)
     return row.generation
