@@ -20,7 +20,7 @@ from berth.options.selectors import get
 from berth.plans import world as rows
 from berth.plans.fleet import boards_of
 from berth.plans.models import Plan, PlanState
-from berth.plans.services import advance_plan, end_plan, forget_plans, store_plan
+from berth.plans.services import advance_plan, end_plan, forget_plans, plan_replicas, store_plan
 from scheduler import world
 from scheduler.planner.demands import policy_of
 from scheduler.planner.execution import Step, advance, held_by, unwanted_by
@@ -50,7 +50,10 @@ def plan_now(now: float) -> Plan | None:
     """The plan that was stored; None where there is nothing to plan, or one is under way."""
     last, nodes = newest(), rows.nodes()
     boards = boards_of(nodes)
-    if not boards or (last is not None and last.state == PlanState.RUNNING):
+    if not boards:
+        plan_replicas(counts={})
+        return None
+    if last is not None and last.state == PlanState.RUNNING:
         return None
     replicas = rows.replicas()
     demands = rows.demands_of(rows.deployments(replicas, boards))

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 
 from berth.core.notify import changed
 from berth.deployments.models import Deployment
@@ -23,7 +23,7 @@ def store_plan(*, values: Mapping[str, Any], counts: Mapping[str, int], now: dat
 
     One that asks for nothing, for the same reason as the one before it, counts that one up.
     """
-    _plan_replicas(counts)
+    plan_replicas(counts=counts)
     state = PlanState.RUNNING if values["waves"] else PlanState.IDLE
     last = Plan.objects.select_for_update().order_by("-at", "-id").first()
     if last is not None and state == PlanState.IDLE == last.state and _same(last, values):
@@ -56,12 +56,14 @@ def forget_plans(*, before: datetime) -> int:
     return deleted
 
 
-def _plan_replicas(counts: Mapping[str, int]) -> None:
-    rows = Deployment.objects.for_platform().filter(id__in=counts)
+def plan_replicas(*, counts: Mapping[str, int]) -> None:
+    """How many replicas of each deployment are planned; of those that are not in ``counts``, none."""
+    rows = Deployment.objects.for_platform().filter(Q(id__in=counts) | Q(planned_replicas__gt=0))
     for row in rows.only("id", "tenant_id", "planned_replicas"):
-        if row.planned_replicas != counts[row.id]:
+        count = counts.get(row.id, 0)
+        if row.planned_replicas != count:
             # Not by save(): the deployment's settings did not change, and what failed since then is still remembered.
-            Deployment.objects.for_platform().filter(id=row.id).update(planned_replicas=counts[row.id])
+            Deployment.objects.for_platform().filter(id=row.id).update(planned_replicas=count)
             changed("deployment", row.id, row.tenant_id)
 
 
