@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from gpuruntime.protocol import Pace
+
 FinishReason = Literal["stop", "length", "abort", "error"]
 
 
@@ -126,7 +128,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class BackendStats:
-    """A snapshot of the engine, taken without stopping it. ``*_total`` only grow."""
+    """A snapshot of the engine, taken without stopping it. ``*_total`` and ``paces`` only grow."""
 
     running: int = 0
     waiting: int = 0
@@ -142,6 +144,7 @@ class BackendStats:
     ideal_s_total: float = 0.0
     step_ms_ewma: float | None = None
     prefill_tokens_per_s: float | None = None
+    paces: tuple[Pace, ...] = ()
     extra: dict[str, float] = field(default_factory=dict)
 
 

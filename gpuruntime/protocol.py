@@ -11,7 +11,7 @@ Wire form: JSON text frames over websockets, tagged by ``type``. The control pla
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -127,7 +127,8 @@ class Device(msgspec.Struct, kw_only=True):
     """One device of a node. ``units``: into how many shares of memory it can be cut (1: whole only).
 
     ``board``: its type in the table of geometries; empty where no table knows it, and it is cut into units alone.
-    ``kinds``: what a GPU of a known type can be; ``unable``: why it cannot be the others, by kind.
+    ``kinds``: what a GPU of a known type can be; ``unable``: why it cannot be the others, by kind. ``utilisation``: the
+    share of time in which it worked, 0 to 1. None: nobody measures that.
     """
 
     index: int
@@ -137,7 +138,7 @@ class Device(msgspec.Struct, kw_only=True):
     memory_bytes: int
     units: int
     memory_used_bytes: int = 0
-    utilisation: float = 0.0
+    utilisation: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
     board: str = ""
@@ -150,7 +151,8 @@ class SliceSpec(msgspec.Struct, kw_only=True):
     """One slice that must be on a device of this node. ``start`` and ``size``: of ``of_units`` units in its kind's cut.
 
     ``profile_id``: what creation takes for MIG. ``memory_bytes``: what those on it may allot together.
-    ``thread_percentage``: of the GPU's SMs, for MPS.
+    ``thread_percentage``: of the GPU's SMs, for MPS. ``uuid``: of the MIG instance, as the agent reported it last: a
+    later agent of the node that knows nothing of it any more takes up exactly that one.
     """
 
     slice_id: str
@@ -163,6 +165,7 @@ class SliceSpec(msgspec.Struct, kw_only=True):
     memory_bytes: int
     profile_id: int | None = None
     thread_percentage: int = 100
+    uuid: str = ""
 
 
 class ObservedSlice(msgspec.Struct, kw_only=True):
@@ -289,8 +292,19 @@ class Work(msgspec.Struct, kw_only=True):
     ideal_s_by_tenant: dict[str, float] = {}
 
 
+class Pace(NamedTuple):
+    """Of steps with ``batch`` to less than twice as many requests: their number, their time, the tokens they gave."""
+
+    batch: int
+    steps: int
+    seconds: float
+    tokens: int
+
+
 class Stats(_Message, tag="stats"):
-    """Each second. Renews the replica's liveness (TTL 10 s)."""
+    """Each second. Renews the replica's liveness (TTL 10 s). ``paces``: since its start. ``memory_bytes``: what it
+    holds of its device's memory; on a CPU, what is resident.
+    """
 
     replica_id: str
     epoch: str
@@ -301,6 +315,7 @@ class Stats(_Message, tag="stats"):
     kv_total_blocks: int | None = None
     predicted_ttft_ms: float | None = None
     memory_bytes: int = 0
+    paces: list[Pace] = []
     work: Work = msgspec.field(default_factory=Work)
 
 

@@ -148,6 +148,7 @@ class Reporter:
             kv_total_blocks=stats.kv_blocks_total,
             predicted_ttft_ms=replica.admission.predicted_ttft_ms(),
             memory_bytes=resident_bytes(),
+            paces=list(stats.paces),
             work=self._work(stats, tenants, now),
         )
         await socket.send(encode(message))

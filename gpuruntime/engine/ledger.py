@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuruntime.backend import BackendStats, Timings
+from gpuruntime.engine.paces import Paces
 from gpuruntime.engine.request import Request
 from gpuruntime.engine.scheduler import Row
 from gpuruntime.roofline import DeviceRates, ModelShape, best_batch, ideal_decode_s, ideal_prefill_s
@@ -33,6 +34,7 @@ class Ledger:
         self._cached_tokens = 0
         self._completion_tokens = 0
         self._steps = 0
+        self._paces = Paces()
         self._busy_s = 0.0
         self._ideal_s = 0.0
         self._step_ms: float | None = None
@@ -56,6 +58,7 @@ class Ledger:
                 self._admitted(row.request, began_s)
         took_s = ended_s - began_s
         self._steps += 1
+        self._paces.step(len(rows), took_s)
         self._busy_s += took_s * self._device_share
         took_ms = took_s * 1000
         self._step_ms = took_ms if self._step_ms is None else self._step_ms + _EWMA * (took_ms - self._step_ms)
@@ -72,6 +75,7 @@ class Ledger:
     def produced(self, request: Request, tokens: int, now_s: float) -> None:
         """Notes that a step gave ``request`` so many tokens."""
         self._completion_tokens += tokens
+        self._paces.produced(tokens)
         clock = request.clock
         clock.first_token_s = clock.first_token_s or now_s
         clock.last_token_s = now_s
@@ -111,6 +115,7 @@ class Ledger:
             ideal_s_total=self._ideal_s,
             step_ms_ewma=self._step_ms,
             prefill_tokens_per_s=self._prefill_rate,
+            paces=self._paces.rows(),
         )
 
     def _admitted(self, request: Request, now_s: float) -> None:

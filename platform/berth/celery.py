@@ -21,6 +21,7 @@ app.conf.update(
     imports=[
         "scheduler.tasks",
         "scheduler.planning",
+        "scheduler.measuring",
         "berth.metering.tasks",
         "berth.catalog.tasks",
         "berth.alerts.tasks",
@@ -31,6 +32,7 @@ app.conf.update(
     beat_schedule={
         "reconcile": {"task": "scheduler.tasks.reconcile", "schedule": 2.0, "options": {"expires": 2}},
         "replan": {"task": "scheduler.planning.replan", "schedule": 60.0, "options": {"expires": 60}},
+        "measure": {"task": "scheduler.measuring.measure", "schedule": 60.0, "options": {"expires": 60}},
         "old_plans": {"task": "scheduler.planning.forget", "schedule": 3600.0, "options": {"expires": 3600}},
         "ledger": {"task": "berth.metering.tasks.post_ledger", "schedule": 2.0, "options": {"expires": 2}},
         "alerts": {"task": "berth.alerts.tasks.evaluate", "schedule": 15.0, "options": {"expires": 15}},

@@ -71,8 +71,9 @@ def fit(profile: ReplicaProfile, isolation: Isolation, slot: Slot) -> Fit:
     memory = profile_of(slot).memory_bytes
     if profile.need.total_bytes > memory:
         return Fit(0.0, why_not=f"needs {_gb(profile.need.total_bytes)}; {slot.profile} has {_gb(memory)}")
-    if slot in profile.measured:
-        return Fit(profile.measured[slot], measured=True)
+    if (measured := profile.measured.get(slot)) is not None:
+        why_not = "" if measured > 0 else f"no step in {slot.profile} was measured as short as the SLA asks"
+        return Fit(measured, measured=True, why_not=why_not)
     rate = first_estimate(profile, slot)
     if rate <= 0:
         step_s = STEP_FLOOR_S + profile.need.weights_bytes / _bandwidth(slot)
@@ -83,18 +84,24 @@ def fit(profile: ReplicaProfile, isolation: Isolation, slot: Slot) -> Fit:
 
 def first_estimate(profile: ReplicaProfile, slot: Slot) -> float:
     """Tokens/s of one replica in ``slot``, which it must fit; 0 where not even one sequence keeps the SLA's step."""
-    need, bandwidth = profile.need, _bandwidth(slot)
-    room = profile_of(slot).memory_bytes - need.weights_bytes - need.workspace_bytes - need.driver_bytes
-    batch = min(profile.max_sequences, max(1, room // profile.kv_bytes_per_sequence))
-    if profile.tpot_s is not None:
-        read_in_time = (profile.tpot_s - STEP_FLOOR_S) * bandwidth - need.weights_bytes
-        batch = min(batch, int(read_in_time // profile.kv_bytes_per_sequence))
+    need, bandwidth, batch = profile.need, _bandwidth(slot), batch_in(profile, slot)
     if batch < 1:
         return 0.0
     step_s = STEP_FLOOR_S + (need.weights_bytes + batch * profile.kv_bytes_per_sequence) / bandwidth
     sms = profile_of(slot).sms / board(slot.board).sms
     slower = max(1.0, part_of_gpu(slot) / sms)
     return batch / step_s * NEIGHBOURS[slot.kind] / (1 - PREFILL_PART + PREFILL_PART * slower)
+
+
+def batch_in(profile: ReplicaProfile, slot: Slot) -> int:
+    """How many sequences run at once in ``slot``, by the estimate; 0 where not even one keeps the SLA's step."""
+    need = profile.need
+    room = profile_of(slot).memory_bytes - need.weights_bytes - need.workspace_bytes - need.driver_bytes
+    batch = min(profile.max_sequences, max(1, room // profile.kv_bytes_per_sequence))
+    if profile.tpot_s is not None:
+        read_in_time = (profile.tpot_s - STEP_FLOOR_S) * _bandwidth(slot) - need.weights_bytes
+        batch = min(batch, int(read_in_time // profile.kv_bytes_per_sequence))
+    return max(0, batch)
 
 
 def _bandwidth(slot: Slot) -> float:

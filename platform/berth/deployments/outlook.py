@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from berth.catalog.models import Model
 from berth.deployments.models import Deployment
-from berth.deployments.needs import longest_of, needs_of
+from berth.deployments.needs import needs_of_deployment
 from berth.fleet.models import Gpu
-from berth.plans.demands import of_class, profile_of
-from berth.plans.fleet import current, demand_for
+from berth.plans.demands import demand_of, of_class, profile_of
+from berth.plans.fleet import current
+from berth.plans.measured import measurements
 from berth.slas.models import ServiceClass
 from scheduler.geometry.boards import board
 from scheduler.packing.model import Fleet, Seat, Slot
@@ -102,24 +102,25 @@ def outlook_of(
     boards = tuple(sorted({gpu.board for gpu in fleet.gpus}))
     if not boards:
         return None
-    settings: dict[str, Any] = {
-        "dtype": dtype,
-        "max_model_len": max_model_len,
-        "max_num_seqs": max_num_seqs,
-        "kv_bytes": kv_bytes,
-        "kv_dtype": kv_dtype,
-    }
-    demand = demand_for(
+    deployment = Deployment(
+        id="new",
+        tenant_id=owner,
         model=model,
-        owner=owner,
         service_class=service_class,
-        boards=boards,
-        replicas=replicas,
-        guaranteed_tokens_per_s=guaranteed_tokens_per_s,
-        **settings,
+        replica_count=replicas,
+        dtype=dtype,
+        max_model_len=max_model_len,
+        max_num_seqs=max_num_seqs,
+        kv_bytes=kv_bytes,
+        kv_dtype=kv_dtype,
     )
-    promised = of_class(service_class, guaranteed_tokens_per_s)
-    profile = profile_of(needs_of(model, **settings), longest_of(model, max_model_len), max_num_seqs, promised.tpot_s)
+    needs, promised, measured = (
+        needs_of_deployment(deployment),
+        of_class(service_class, guaranteed_tokens_per_s),
+        measurements(),
+    )
+    demand = demand_of(deployment, needs, promised, boards, measured)
+    profile = profile_of(deployment, needs, promised, measured)
     answers = fits(profile, promised.isolation, boards)
     found = would_fit(fleet, demand, others.values())
     return Outlook(

@@ -24,6 +24,8 @@ ENDED_KEPT = 1_000_000
 WORK_KEPT = 600
 MOST_TOKENS = 1 << 31
 MOST_S = 1e7
+MOST_TOTAL_S = 1e10
+MOST_BATCH_SIZES = 32
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +59,7 @@ class RuntimeConsumer(AsyncWebsocketConsumer):
         if isinstance(message, protocol.RuntimeHello):
             self.hello = protocol.encode(message)
         elif isinstance(message, protocol.Stats):
-            stats = message
+            stats = message if credible_paces(message) else msgspec.structs.replace(message, paces=[])
             if credible_work(message.work):
                 self.works = [*self.works[-WORK_KEPT:], msgspec.json.encode(message.work).decode()]
             else:
@@ -126,6 +128,14 @@ def credible(request: protocol.EndedRequest, replica_id: str) -> bool:
         and all(0 <= value <= MOST_S for value in times_s if value is not None)
         and "\0" not in "".join((request.request_id, request.tenant, request.deployment, request.finish_reason))
     )
+
+
+def credible_paces(stats: protocol.Stats) -> bool:
+    """Whether an engine can have such totals: a few batch sizes, each with time and counts that a row can hold."""
+    return len(stats.paces) <= MOST_BATCH_SIZES and all(
+        0 < row.batch < MOST_TOKENS and 0 <= row.steps < MOST_TOKENS and 0 <= row.tokens <= 1 << 53
+        and 0 <= row.seconds <= MOST_TOTAL_S for row in stats.paces
+    )  # fmt: skip
 
 
 def credible_work(work: protocol.Work) -> bool:

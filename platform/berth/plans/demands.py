@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from berth.deployments.models import Deployment
+from berth.deployments.needs import longest_of
+from berth.plans.measured import Precision, precision_of
 from berth.slas.models import Contract, Isolation, ServiceClass
 from berth.slas.selectors import in_force
 from gpuruntime.modelinfo import MemoryNeeds
 from scheduler.packing import model as packing
+from scheduler.packing.measured import Seen, with_seen
 from scheduler.packing.model import Demand, Need
 from scheduler.packing.needs import ReplicaProfile
 from scheduler.planner.demands import Asked, demand
@@ -68,10 +71,15 @@ def of_class(service_class: ServiceClass, guaranteed: float = 0.0) -> Promises:
     return Promises(guaranteed, 0.0, packing.ISOLATION[service_class.isolation], tpot_s)
 
 
-def demand_of(deployment: Deployment, needs: MemoryNeeds, promised: Promises | None, boards: Collection[str]) -> Demand:
-    """``promised`` None: without a contract, its class alone says what it needs."""
+def demand_of(
+    deployment: Deployment,
+    needs: MemoryNeeds,
+    promised: Promises | None,
+    boards: Collection[str],
+    seen: Mapping[Precision, Seen],
+) -> Demand:
+    """``promised`` None: without a contract, its class alone says what it needs. ``seen``: what was measured."""
     promised = promised or of_class(deployment.service_class)
-    longest = deployment.max_model_len or deployment.model.context_length
     return demand(
         Asked(
             id=deployment.id,
@@ -82,14 +90,19 @@ def demand_of(deployment: Deployment, needs: MemoryNeeds, promised: Promises | N
             guaranteed=promised.guaranteed,
             burst=promised.burst,
             weight=float(promised.weight),
-            profile=profile_of(needs, longest, deployment.max_num_seqs, promised.tpot_s),
+            profile=profile_of(deployment, needs, promised, seen),
         ),
         boards,
     )
 
 
-def profile_of(needs: MemoryNeeds, longest_tokens: int, max_num_seqs: int, tpot_s: float | None) -> ReplicaProfile:
-    """A first estimate: nothing of it was measured on a GPU."""
+def profile_of(
+    deployment: Deployment, needs: MemoryNeeds, promised: Promises, seen: Mapping[Precision, Seen]
+) -> ReplicaProfile:
+    """What is known of its replicas: a first estimate by the model's sizes, and what of it was measured."""
     need = Need(needs.weights_bytes, needs.kv_bytes, needs.workspace_bytes)
-    per_sequence = max(1, min(needs.kv_bytes, int(HELD * longest_tokens * needs.kv_bytes_per_token)))
-    return ReplicaProfile(need, per_sequence, max_num_seqs, tpot_s)
+    longest = longest_of(deployment.model, deployment.max_model_len)
+    per_sequence = max(1, min(needs.kv_bytes, int(HELD * longest * needs.kv_bytes_per_token)))
+    estimate = ReplicaProfile(need, per_sequence, deployment.max_num_seqs, promised.tpot_s)
+    measured = seen.get(precision_of(deployment))
+    return estimate if measured is None else with_seen(estimate, measured)

@@ -48,3 +48,23 @@ class Plan(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["-at"]), models.Index(fields=["state"])]
+
+
+class SlotMeasurement(models.Model):
+    """What the newest ``runs`` of replicas of one model gave and held in one kind of slot (``plans.measured``)."""
+
+    digest = models.CharField(max_length=64)
+    dtype = models.CharField(max_length=8)
+    kv_dtype = models.CharField(max_length=8)
+    board = models.CharField(max_length=40)
+    kind = models.CharField(max_length=16)
+    profile = models.CharField(max_length=32)
+    runs = models.JSONField(default=list)
+    at = models.DateTimeField(help_text="when a run was last noted")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["digest", "dtype", "kv_dtype", "board", "kind", "profile"], name="one_row_a_kind_of_slot"
+            )
+        ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 from django.db.models import F, Q
@@ -17,7 +17,9 @@ from berth.deployments.needs import needs_of_deployment
 from berth.fleet.models import Gpu, Health, Node, Seat, Slice, SliceUnit
 from berth.fleet.places import blocked_of, place_of
 from berth.fleet.seats import takes_new
-from berth.plans.demands import Promises, demand_of, promises
+from berth.plans.demands import demand_of, promises
+from berth.plans.measured import measurements
+from gpuruntime.modelinfo import MemoryNeeds
 from scheduler.packing.model import ISOLATION, Demand
 
 log = logging.getLogger(__name__)
@@ -103,29 +105,36 @@ def deployments(rows: Iterable[plan.Replica], boards: Iterable[str]) -> tuple[pl
             running.setdefault(row.deployment, []).append(row)
     wanted = Deployment.objects.for_platform().select_related("model", "service_class").order_by("created_at", "id")
     boards = tuple(boards)
-    promised = promises(timezone.now()) if boards else {}
-    return tuple(_wanted(row, running.get(row.id, []), promised, boards) for row in wanted)
+    promised, measured = (promises(timezone.now()), measurements()) if boards else ({}, {})
+
+    def demand(row: Deployment, needs: MemoryNeeds) -> Demand:
+        return demand_of(row, needs, promised.get(row.id), boards, measured)
+
+    return tuple(_wanted(row, running.get(row.id, []), demand if boards else None) for row in wanted)
 
 
 def _wanted(
-    deployment: Deployment, running: list[plan.Replica], promised: dict[str, Promises], boards: tuple[str, ...]
+    deployment: Deployment,
+    running: list[plan.Replica],
+    demand: Callable[[Deployment, MemoryNeeds], Demand] | None,
 ) -> plan.Deployment:
+    """``demand`` None: the fleet has no GPU that is cut."""
     service_class = deployment.service_class.name
     count = 0
     if deployment.desired_state == DesiredState.RUNNING:
         count = max(deployment.replica_count, deployment.planned_replicas if deployment.replica_count else 0)
-    if count == 0 or (running and not boards):  # nobody asks what it needs
+    if count == 0 or (running and demand is None):  # nobody asks what it needs
         memory_bytes = max((row.memory_bytes for row in running), default=0)
         return plan.Deployment(deployment.id, deployment.name, count, memory_bytes, service_class)
     try:
         needs = needs_of_deployment(deployment)
-        demand = demand_of(deployment, needs, promised.get(deployment.id), boards) if boards else None
+        asked = demand(deployment, needs) if demand is not None else None
     except (BerthError, ValueError, KeyError) as error:
         log.error("deployment_not_placeable", extra={"deployment": deployment.id, "reason": str(error)})
         return plan.Deployment(deployment.id, deployment.name, 0, 0, service_class)
     # The settings behind the figure do not change while one runs.
     memory_bytes = max((row.memory_bytes for row in running), default=needs.total_bytes)
-    return plan.Deployment(deployment.id, deployment.name, count, memory_bytes, service_class, demand)
+    return plan.Deployment(deployment.id, deployment.name, count, memory_bytes, service_class, asked)
 
 
 def demands_of(rows: Iterable[plan.Deployment]) -> dict[str, Demand]:

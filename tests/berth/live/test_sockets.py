@@ -144,6 +144,28 @@ def test_an_agent_reports_and_hears_what_should_be(web: Web, store: Any) -> None
         assert close_code(socket) == 4400
 
 
+def test_what_an_older_connection_of_an_agent_still_says_is_not_taken(web: Web) -> None:
+    node, token = create_node(name="n-again", actor="test")
+    said = hello(node.name, device())
+    with web.open("/ws/agent", agent_headers(node, token)) as older:
+        older.send(protocol.encode(said))
+        desired(older)
+        with web.open("/ws/agent", agent_headers(node, token)) as newer:
+            newer.send(protocol.encode(said))
+            desired(newer)
+            late = protocol.Observed(generation=7, devices=[device(memory_used_bytes=111)], replicas=[])
+            older.send(protocol.encode(late))
+            with pytest.raises(ConnectionClosed) as closed:
+                older.recv(timeout=5)
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 4409
+            now = protocol.Observed(generation=8, devices=[device(memory_used_bytes=222)], replicas=[])
+            newer.send(protocol.encode(now))
+            eventually(lambda: node.gpus.get().memory_used_bytes == 222)
+            node.refresh_from_db()
+            assert node.observed_generation == 8
+
+
 def test_model_files_are_for_nodes(web: Web) -> None:
     node, token = create_node(name="n-two", actor="test")
     digest = "c" * 64
@@ -239,6 +261,25 @@ def test_work_that_cannot_be_reaches_no_window(web: Web, store: Any) -> None:
         eventually(lambda: json.loads(store.get(names.stats("rep_w")) or "{}").get("running") == len(bad))
     works = [fields["work"] for _, fields in store.xrange(names.DELTAS_STREAM) if fields.get("replica") == "rep_w"]
     assert [json.loads(work)["ideal_s_by_tenant"] for work in works] == [{"ten_1": 0.5}]
+
+
+def test_totals_that_cannot_be_are_left_out_of_a_report(web: Web, store: Any) -> None:
+    headers = {"Authorization": f"Bearer {replica_token('rep_p')}", "x-berth-replica": "rep_p"}
+    fair = protocol.Pace(8, 300, 30.0, 2400)
+    bad = [protocol.Pace(0, 1, 1.0, 1), protocol.Pace(8, -1, 1.0, 1), protocol.Pace(8, 1, 1e300, 1)]
+    with web.open("/ws/runtime", headers) as socket:
+        for number, paces in enumerate([[fair], *[[fair, one] for one in bad], [fair] * 33]):
+            stats = protocol.Stats(
+                replica_id="rep_p", epoch="e", state="ready", running=number, queued=0, paces=paces
+            )  # fmt: skip
+            socket.send(protocol.encode(stats))
+            told = eventually(lambda n=number: _told_of(store, "rep_p", n))  # type: ignore[misc]
+            assert told.get("paces", []) == ([] if number else [[8, 300, 30.0, 2400]])
+
+
+def _told_of(store: Any, replica: str, running: int) -> Any:
+    told = json.loads(store.get(names.stats(replica)) or "{}")
+    return told if told.get("running") == running else None
 
 
 def test_a_node_writes_no_log_of_another_nodes_replica(web: Web, store: Any) -> None:

@@ -272,6 +272,9 @@ def test_counters_add_up(world: World) -> None:
     stats = engine.core.stats()
     assert stats.prompt_tokens_total == len(ALL[1]) + len(ALL[2])
     assert stats.completion_tokens_total == sum(len(engine.texts[key]) for key in keys) == 12
+    assert sum(row.tokens for row in stats.paces) == 12
+    assert sum(row.steps for row in stats.paces) == stats.steps_total
+    assert sum(row.seconds for row in stats.paces) == pytest.approx(stats.busy_s_total)
     assert (stats.running, stats.waiting) == (0, 0)
     assert stats.busy_s_total > 0
     assert stats.kv_blocks_free + stats.kv_blocks_cached == stats.kv_blocks_total  # type: ignore[operator]
