@@ -11,9 +11,9 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from berth.api.authentication import ManagementKey, Session
+from berth.api.query import KnownQuery
 from berth.api.views import person
 from berth.catalog.selectors import models
 from berth.core.scoping import Scope
@@ -87,7 +87,7 @@ _ALL = (
 )  # fmt: skip
 
 
-class SearchView(APIView):
+class SearchView(KnownQuery):
     """Deployments, tenants, keys, models, nodes and members by a part of their name or by id; requests by id."""
 
     authentication_classes = [ManagementKey, Session]

@@ -11,16 +11,16 @@ from typing import Any
 from django.db import models, transaction
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from berth.api import idempotency
 from berth.api.concurrency import require_match, tag_of
+from berth.api.query import KnownQuery
 from berth.core.errors import Invalid
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 
 
-class CarefulWrites(APIView):
+class CarefulWrites(KnownQuery):
     """Mixin before any REST view. Where a failure is remembered (a wrong code counted), set ``careful`` False."""
 
     careful = True

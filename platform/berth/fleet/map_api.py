@@ -6,14 +6,14 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
+from berth.api.query import KnownQuery
 from berth.api.views import IsOperator
 from berth.fleet.map_serializers import FleetMapSerializer
 from berth.fleet.picture import picture
 
 
-class FleetMapView(APIView):
+class FleetMapView(KnownQuery):
     permission_classes = [IsAuthenticated, IsOperator]
 
     @extend_schema(

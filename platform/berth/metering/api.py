@@ -15,8 +15,8 @@ from rest_framework.decorators import action
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
+from berth.api.query import KnownQuery
 from berth.api.views import TenantViewSet, person
 from berth.core.errors import Invalid
 from berth.metering import selectors, summaries
@@ -143,7 +143,7 @@ class GoodputQuery(serializers.Serializer[Any]):
     minutes = serializers.IntegerField(required=False, default=60, min_value=1, max_value=MAX_MINUTES)
 
 
-class GoodputView(APIView):
+class GoodputView(KnownQuery):
     @extend_schema(
         operation_id="goodput_retrieve",
         parameters=[

@@ -9,8 +9,8 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
-from rest_framework.views import APIView
 
+from berth.api.query import KnownQuery
 from berth.api.views import person
 from berth.core.errors import Invalid, NotFound
 from berth.tenants import factors, services
@@ -30,7 +30,7 @@ from berth.tenants.sessions import SECOND_FACTOR
 from berth.tenants.signin import WrongCredentials, check_code, check_password
 
 
-class AccountView(APIView):
+class AccountView(KnownQuery):
     def valid(self, serializer_class: type[BaseSerializer[Any]]) -> dict[str, Any]:
         serializer = serializer_class(data=self.request.data)
         serializer.is_valid(raise_exception=True)

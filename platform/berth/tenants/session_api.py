@@ -9,8 +9,8 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
+from berth.api.query import KnownQuery
 from berth.audit.services import record
 from berth.core.notify import session_ended
 from berth.tenants.me_api import me_of
@@ -21,7 +21,7 @@ from berth.tenants.signin import sign_in
 
 
 @method_decorator(csrf_protect, name="dispatch")
-class SessionView(APIView):
+class SessionView(KnownQuery):
     """The session cookie. Signing in is checked for CSRF as well: nobody is signed in as someone else unawares."""
 
     permission_classes = [AllowAny]

@@ -9,6 +9,7 @@ from django.apps import apps
 from django.core import serializers
 from django.db import connection, transaction
 
+from berth.api.urls import router
 from berth.core.scoping import TenantOwned
 from berth.tenants.models import Membership, Role, Tenant
 from helpers.api_cases import World, bearer, problem, url
@@ -19,6 +20,7 @@ CASES = list(cases())
 OBJECTS = [case for case in CASES if case.is_detail and case.template not in SINGLE]
 COLLECTIONS = [case for case in CASES if case.template in RESOURCES]
 OTHERS = [case for case in CASES if case.template in SINGLE]
+VIEWS: dict[str, Any] = {prefix: view for prefix, view, _ in router.registry}
 ROLES = ["nobody", *Role.values, "operator"]
 
 pytestmark = pytest.mark.django_db
@@ -149,6 +151,24 @@ def test_routes_without_an_object(role: str) -> None:
         else:
             assert scene.theirs.id not in text_of(scene.allowed(case, query=f"?{query}"))
             scene.refused(case, 404, query=f"?{query}&tenant={scene.theirs.id}")
+
+
+def test_a_parameter_that_a_route_does_not_have_is_named_with_those_it_has() -> None:
+    """Of every GET. What a list has is computed here from its view's filters, not from the schema."""
+    scene, stranger = Scene("operator"), Scene("nobody")
+    for case in CASES:
+        if case.method != "get" or case.template == "schema":
+            continue
+        path = url(case.template.replace("{id}", scene.ids.get(case.resource, "strange")))
+        answer = scene.client.get(f"{path}?{QUERIES.get(case.template, '')}&tenent={scene.ours.id}")
+        detail = problem(answer, 400, "tenent")["detail"]
+        view = VIEWS.get(case.template)
+        if view is not None and case.action == "list" and view.pagination_class is not None:
+            filters = getattr(getattr(view, "filterset_class", None), "base_filters", ())
+            known = {*filters, "cursor", "page_size", "ordering", *(["search"] if view.search_fields else [])}
+            assert set(detail.partition("there are: ")[2].split(", ")) == known, str(case)
+        if SINGLE.get(case.template) != "open":
+            problem(stranger.client.get(f"{path}?tenent=x"), 401)
 
 
 def test_a_membership_that_ended_opens_nothing_more() -> None:
