@@ -33,7 +33,10 @@ ON CONFLICT (gpu_id, at) DO UPDATE SET
     samples = old.samples + 1,
     memory_used_bytes = GREATEST(old.memory_used_bytes, EXCLUDED.memory_used_bytes),
     promised_bytes = GREATEST(old.promised_bytes, EXCLUDED.promised_bytes),
-    utilisation = old.utilisation + (EXCLUDED.utilisation - old.utilisation) / (old.samples + 1),
+    utilisation = COALESCE(  -- what is not measured at times is the mean of the rest
+        old.utilisation + (EXCLUDED.utilisation - old.utilisation) / (old.samples + 1),
+        old.utilisation, EXCLUDED.utilisation
+    ),
     temperature_c = old.temperature_c + (EXCLUDED.temperature_c - old.temperature_c) / (old.samples + 1),
     power_w = old.power_w + (EXCLUDED.power_w - old.power_w) / (old.samples + 1)
 """
@@ -44,7 +47,7 @@ class Point:
     at: datetime
     memory_used_bytes: int
     promised_bytes: int
-    utilisation: float
+    utilisation: float | None
     temperature_c: float | None
     power_w: float | None
 

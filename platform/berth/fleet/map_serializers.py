@@ -85,7 +85,7 @@ class MapGpuSerializer(serializers.Serializer[Any]):
     promised_bytes = serializers.IntegerField()
     memory_used_bytes = serializers.IntegerField()
     memory_measured_bytes = serializers.IntegerField()
-    utilisation = serializers.FloatField()
+    utilisation = serializers.FloatField(allow_null=True, help_text="0 to 1; null: not measured")
     temperature_c = serializers.FloatField(allow_null=True)
     power_w = serializers.FloatField(allow_null=True)
 

@@ -130,7 +130,7 @@ class HistoryPointSerializer(serializers.Serializer[Any]):
     at = serializers.DateTimeField()
     memory_used_bytes = serializers.IntegerField()
     promised_bytes = serializers.IntegerField()
-    utilisation = serializers.FloatField()
+    utilisation = serializers.FloatField(allow_null=True)
     temperature_c = serializers.FloatField(allow_null=True)
     power_w = serializers.FloatField(allow_null=True)
 

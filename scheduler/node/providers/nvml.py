@@ -2,7 +2,7 @@
 
 A GPU whose type no table of geometries knows is offered whole. What the others can be is said by kind: all of
 ``protocol.SliceKind``, less what this process may not do, what the board does not, and what needs a reset by hand.
-Utilisation is NVML's, which has none of a GPU in MIG mode: 0 then, and the runtimes' own figures tell.
+How busy it is, ``nvml_use`` says.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from scheduler.node.providers.nvml_health import Signals, XidEvents
 from scheduler.node.providers.nvml_layout import usable_and_used
 from scheduler.node.providers.nvml_permissions import GRANTS, Capability, Permissions
 from scheduler.node.providers.nvml_session import Gpu, GpuLost, Session, SessionDown, said
+from scheduler.node.providers.nvml_use import Use
 
 KINDS: tuple[SliceKind, ...] = ("whole", "mig", "mps", "time-slice")
 _ATTEMPTS = 2  # a session that went with its driver is opened again at once
@@ -47,6 +48,7 @@ class NvmlProvider:
         self._permissions = permissions or Permissions.of_process()
         self._signals = Signals(self._session)
         self._xids = XidEvents(self._session)
+        self._use = Use(self._session, clock)
         self._known: dict[str, Device] = {}
         self.cutter = NvmlCutter(self._session, self._xids)
         self._host = Host(cpu_count=len(os.sched_getaffinity(0)), memory_bytes=memory_limit_bytes())
@@ -87,7 +89,6 @@ class NvmlProvider:
         usable, used = self._memory(gpu)
         mode = ask(gpu, pynvml.nvmlDeviceGetMigMode, default=None)
         mig = MigMode(bool(mode[0]), bool(mode[1])) if mode is not None else None
-        use = ask(gpu, pynvml.nvmlDeviceGetUtilizationRates, default=None)
         power = ask(gpu, pynvml.nvmlDeviceGetPowerUsage, default=None)
         unable = self._unable(gpu, mig)
         return Device(
@@ -98,7 +99,7 @@ class NvmlProvider:
             memory_bytes=usable,
             units=board(gpu.board).units if gpu.board else 1,
             memory_used_bytes=min(used, usable),
-            utilisation=use.gpu / 100 if use is not None else 0.0,
+            utilisation=self._use.of(gpu, cut=mig is not None and mig.current),
             temperature_c=self._temperature(gpu),
             power_w=power / 1000 if power is not None else None,
             board=gpu.board,
@@ -127,7 +128,7 @@ class NvmlProvider:
         return msgspec.structs.replace(
             self._known[uuid],
             memory_used_bytes=0,
-            utilisation=0.0,
+            utilisation=None,
             temperature_c=None,
             power_w=None,
             kinds=[],

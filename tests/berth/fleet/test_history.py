@@ -38,6 +38,14 @@ def test_a_minute_is_the_mean_of_its_samples_and_the_most_memory() -> None:
     assert GpuMinute.objects.order_by("at").values_list("samples", flat=True)[0] == 3
 
 
+def test_what_was_not_measured_is_no_zero() -> None:
+    gpu = make_node().gpus.get()
+    for second, busy in ((0, None), (10, 0.8), (20, None), (60, None)):
+        show(gpu, NOON + timedelta(seconds=second), memory_used_bytes=1, utilisation=busy)
+    first, second_minute = history.points(gpu, 60, NOON + timedelta(minutes=2))
+    assert (first.utilisation, second_minute.utilisation) == (pytest.approx(0.8), None)
+
+
 def test_silent_nodes_and_absent_devices_leave_a_gap() -> None:
     gpu = make_node().gpus.get()
     Node.objects.update(last_seen_at=NOON - timedelta(seconds=16))

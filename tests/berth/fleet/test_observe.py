@@ -33,7 +33,7 @@ def test_hello_and_reports_are_kept() -> None:
     node = observe_node(node=node, seen=observed(device(0, memory_used_bytes=5, utilisation=0.5, power_w=300.0)))
     assert node.observed_generation == 3
     rows = {g.index: (g.present, g.memory_used_bytes, g.utilisation, g.power_w) for g in node.gpus.all()}
-    assert rows == {0: (True, 5, 0.5, 300.0), 1: (False, 0, 0.0, None)}
+    assert rows == {0: (True, 5, 0.5, 300.0), 1: (False, 0, None, None)}
     observe_node(node=node, seen=observed(device(0), device(1)))
     assert [g.present for g in node.gpus.order_by("index")] == [True, True]
     found = node_by_token("gpu-1", token)

@@ -172,11 +172,18 @@ EXPORT void mock_clear_rules(state_t *state) {
     state_unlock(state);
 }
 
-static instance_t *instance_with_id(state_t *state, uint32_t gpu, uint32_t id) {
-    for (uint32_t i = 0; i < MAX_INSTANCES; i++)
-        if (state->gpu[gpu].instance[i].live && state->gpu[gpu].instance[i].id == id) return &state->gpu[gpu].instance[i];
-    return NULL;
+/* How busy it is from now on, in percent, as the performance counters see it; ``id`` NO_ID: the whole GPU. */
+EXPORT nvmlReturn_t mock_work(state_t *state, uint32_t gpu, uint32_t id, uint32_t percent) {
+    state_lock(state);
+    instance_t *instance = id == NO_ID ? NULL : instance_with_id(state, gpu, id);
+    bool there = id == NO_ID || instance != NULL;
+    if (there) work_set(instance ? &instance->work : &state->gpu[gpu].work, percent);
+    state_unlock(state);
+    return there ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
 }
+
+/* Buffers for samples of the counters that nobody has given back. */
+EXPORT int32_t mock_samples(const state_t *state) { return state->samples; }
 
 /* A monitor opens (1) or closes (-1) handles of an instance. */
 EXPORT nvmlReturn_t mock_leak(state_t *state, uint32_t gpu, uint32_t id, int32_t handles) {

@@ -43,6 +43,8 @@ _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "mock_add_rule": (_i32, [_state, _text, _i32, _u32, _u32, _i64, _i64, _i64, _i64]),
     "mock_clear_rules": (None, [_state]),
     "mock_leak": (_u32, [_state, _u32, _u32, _i32]),
+    "mock_work": (_u32, [_state, _u32, _u32, _u32]),
+    "mock_samples": (_i32, [_state]),
     "mock_outside_create": (_u32, [_state, _u32, _u32, _u32, _u32]),
     "mock_outside_destroy": (_u32, [_state, _u32, _u32]),
     "mock_reset": (_u32, [_state, _u32]),
@@ -175,6 +177,15 @@ class Machine:
 
     def release(self, gpu: int | str, gi_id: int) -> None:
         self._checked("release", self._call("mock_leak", self.index(gpu), gi_id, -1))
+
+    def work(self, gpu: int | str, gi_id: int, percent: int) -> None:
+        """From now on the instance is so busy."""
+        self._checked("work", self._call("mock_work", self.index(gpu), gi_id, percent))
+
+    @property
+    def samples(self) -> int:
+        """Buffers for performance counters that were given out and not given back."""
+        return self._call("mock_samples")
 
     def outside_create(self, gpu: int | str, profile_id: int, start: int, *, width: int | None = None) -> None:
         """Another tool makes an instance; its compute instance has ``width`` slices: None all, 0 there is none."""

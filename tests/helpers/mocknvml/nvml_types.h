@@ -2,6 +2,7 @@
 #ifndef MOCK_NVML_TYPES_H
 #define MOCK_NVML_TYPES_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -52,6 +53,7 @@ typedef struct nvmlDevice_st *nvmlDevice_t;
 typedef struct nvmlGpuInstance_st *nvmlGpuInstance_t;
 typedef struct nvmlComputeInstance_st *nvmlComputeInstance_t;
 typedef struct nvmlEventSet_st *nvmlEventSet_t;
+typedef struct nvmlGpmSample_st *nvmlGpmSample_t;
 
 typedef struct {
     unsigned int id, isP2pSupported, sliceCount, instanceCount, multiprocessorCount;
@@ -150,6 +152,28 @@ typedef struct {
     int temperature;
 } nvmlTemperature_t;
 
+enum { NVML_GPM_METRIC_GRAPHICS_UTIL = 1, NVML_GPM_METRIC_SM_UTIL = 2, NVML_GPM_METRIC_MAX = 477 };
+enum { NVML_GPM_METRICS_GET_VERSION = 1, NVML_GPM_SUPPORT_VERSION = 1 };
+
+typedef struct {
+    unsigned int metricId;
+    nvmlReturn_t nvmlReturn;
+    double value;
+    struct {
+        char *shortName, *longName, *unit;
+    } metricInfo;
+} nvmlGpmMetric_t;
+
+typedef struct {
+    unsigned int version, numMetrics;
+    nvmlGpmSample_t sample1, sample2;
+    nvmlGpmMetric_t metrics[NVML_GPM_METRIC_MAX];
+} nvmlGpmMetricsGet_t;
+
+typedef struct {
+    unsigned int version, isSupportedDevice;
+} nvmlGpmSupport_t;
+
 #define VERSIONED(type, number) ((unsigned int)(sizeof(type) | ((unsigned int)(number) << 24)))
 
 _Static_assert(sizeof(nvmlGpuInstanceProfileInfo_t) == 48, "GpuInstanceProfileInfo v1");
@@ -170,5 +194,8 @@ _Static_assert(sizeof(nvmlUtilization_t) == 8, "Utilization");
 _Static_assert(sizeof(nvmlPciInfo_t) == 68, "PciInfo");
 _Static_assert(sizeof(nvmlFieldValue_t) == 40, "FieldValue");
 _Static_assert(VERSIONED(nvmlTemperature_t, 1) == 0x0100000c, "Temperature v1");
+_Static_assert(sizeof(nvmlGpmMetric_t) == 40, "GpmMetric");
+_Static_assert(offsetof(nvmlGpmMetricsGet_t, metrics) == 24, "GpmMetricsGet");
+_Static_assert(sizeof(nvmlGpmSupport_t) == 8, "GpmSupport");
 
 #endif

@@ -19,6 +19,12 @@ const profile_t *profile_with_id(const gpu_t *gpu, uint32_t id) {
     return NULL;
 }
 
+instance_t *instance_with_id(state_t *state, uint32_t gpu, uint32_t id) {
+    for (uint32_t i = 0; i < MAX_INSTANCES; i++)
+        if (state->gpu[gpu].instance[i].live && state->gpu[gpu].instance[i].id == id) return &state->gpu[gpu].instance[i];
+    return NULL;
+}
+
 bool start_is_legal(const profile_t *profile, uint32_t start) {
     for (uint32_t i = 0; i < profile->start_count; i++)
         if (profile->starts[i] == start) return true;

@@ -16,6 +16,7 @@
 #define MOCK_MAGIC UINT64_C(0x4c4d564e6b636f6d)
 #define MIB (UINT64_C(1) << 20)
 #define RESERVED_OF_INSTANCE (UINT64_C(12) * MIB)
+#define GPM_REFRESH_US INT64_C(100000)
 
 enum { MAX_GPUS = 16, MAX_INSTANCES = 16, MAX_COMPUTES = 8, MAX_PROCESSES = 256, MAX_EVENTS = 256, MAX_RULES = 64 };
 
@@ -38,6 +39,13 @@ typedef struct {
     const profile_t *profiles;
 } board_t;
 
+/* What the performance counters count: how busy it has been ``since_us``, and ``before`` in percent x microseconds. */
+typedef struct {
+    uint32_t percent;
+    int64_t since_us;
+    double before;
+} work_t;
+
 typedef struct {
     uint32_t live, id, profile, start, size, serial;
     char uuid[96];
@@ -46,6 +54,7 @@ typedef struct {
 /* ``profile``: its place in the board's table. ``leaked``: handles that some monitor holds open. */
 typedef struct {
     uint32_t live, id, profile, start, size, serial, leaked;
+    work_t work;
     compute_t compute[MAX_COMPUTES];
 } instance_t;
 
@@ -58,6 +67,7 @@ typedef struct {
     uint32_t ecc_corrected, ecc_uncorrected, ecc_corrected_ever, ecc_uncorrected_ever;
     uint32_t remap_correctable, remap_uncorrectable, remap_pending, remap_failed, recovery_action;
     uint32_t temperature, power_mw, utilisation, memory_utilisation, clocks_reasons;
+    work_t work;
     instance_t instance[MAX_INSTANCES];
 } gpu_t;
 
@@ -86,6 +96,7 @@ typedef struct {
     uint64_t magic, size;
     pthread_mutex_t mutex;
     uint32_t loaded, epoch, serial, gpu_count;
+    int32_t samples; /* buffers for performance counters that were given out and not given back */
     uint64_t next_event;
     gpu_t gpu[MAX_GPUS];
     process_t process[MAX_PROCESSES];
@@ -157,6 +168,8 @@ const profile_t *profile_of(const gpu_t *gpu, const instance_t *instance);
 bool mig_is_resetless(const gpu_t *gpu);
 /* NULL where the board has none. */
 const profile_t *profile_with_id(const gpu_t *gpu, uint32_t id);
+/* NULL where none has it. */
+instance_t *instance_with_id(state_t *state, uint32_t gpu, uint32_t id);
 bool start_is_legal(const profile_t *profile, uint32_t start);
 bool can_place(const gpu_t *gpu, const profile_t *profile, uint32_t start);
 uint32_t remaining_capacity(const gpu_t *gpu, const profile_t *profile);
@@ -168,6 +181,11 @@ nvmlReturn_t compute_create(state_t *state, uint32_t gpu, instance_t *instance, 
                             compute_t **made);
 nvmlReturn_t compute_destroy(state_t *state, uint32_t gpu, instance_t *instance, compute_t *compute);
 void gpu_clear(gpu_t *gpu);
+
+/* --- gpm.c ----------------------------------------------------------------------------------------------------- */
+
+double work_at(const work_t *work, int64_t at_us);
+void work_set(work_t *work, uint32_t percent);
 
 /* --- processes.c, events.c ------------------------------------------------------------------------------------- */
 
