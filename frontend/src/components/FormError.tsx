@@ -18,6 +18,7 @@ export function FormError({ error }: { error: Error | null }) {
       p="xs"
       icon={<IconAlertCircle size={16} />}
       role="alert"
+      styles={{ root: { background: "var(--b-bad-soft)" }, icon: { color: "var(--b-bad)" } }}
     >
       {error.message}
     </Alert>

@@ -8,6 +8,8 @@ export const enKeys = {
   empty: "No active keys",
   emptyText:
     "An application needs a key to send requests. Create one, then paste the curl line it comes with.",
+  emptyTextViewer:
+    "An application needs a key to send requests. Ask an admin of the tenant for one: your role reads.",
   never: "Never",
   noExpiry: "Never",
   columns: { name: "Name", state: "State", lastUsed: "Last used", expires: "Expires", created: "Created" },
@@ -37,8 +39,8 @@ export const enKeys = {
   subtitle: "Keys open /v1, the OpenAI-compatible endpoint, and, where they may, the management API.",
   by: (who: string) => `by ${who}`,
   restricted: (n: number) => (n === 1 ? "1 deployment" : `${n} deployments`),
-  previousUntil: "The secret before works until",
-  scope: "May",
+  previousUntil: "The old secret ends",
+  scope: "Allows",
   scopes: {
     inference: { label: "Inference", hint: "Send requests to /v1." },
     "management:read": {
@@ -59,8 +61,8 @@ export const enKeys = {
   rotate: "Rotate",
   rotateTitle: (name: string) => `Rotate ${name}`,
   rotateText: "The key gets another secret and keeps its id, its name and its usage.",
-  grace: "The secret before works for",
-  graces: { "0": "no longer", "3600": "1 hour", "86400": "1 day", "604800": "7 days" } as Record<
+  grace: "The old secret goes on working",
+  graces: { "0": "Not at all", "3600": "For 1 hour", "86400": "For 1 day", "604800": "For 7 days" } as Record<
     string,
     string
   >,

@@ -81,7 +81,7 @@ export const en = {
   },
   user: { menu: "Account", signOut: "Sign out", account: "Your account", language: "Language" },
   roles: { owner: "Owner", admin: "Admin", developer: "Developer", viewer: "Viewer", operator: "Operator" },
-  scheme: { label: "Theme", auto: "system", light: "light", dark: "dark" },
+  scheme: { label: "Theme", auto: "System", light: "Light", dark: "Dark" },
   live: {
     none: "No figures have come yet. They are shown as soon as they do.",
     connecting: { label: "Connecting", hint: "Connecting to the live figures." },

@@ -9,6 +9,7 @@ export const zhKeys: typeof enKeys = {
   all: "全部",
   empty: "没有有效的密钥",
   emptyText: "应用需要密钥才能发送请求。创建一个，然后粘贴随附的 curl 命令。",
+  emptyTextViewer: "应用需要密钥才能发送请求。您的角色为只读，请向租户管理员索取。",
   never: "从未",
   noExpiry: "永不",
   columns: { name: "名称", state: "状态", lastUsed: "最近使用", expires: "到期", created: "创建时间" },
@@ -32,7 +33,7 @@ export const zhKeys: typeof enKeys = {
   subtitle: "密钥用于访问 /v1（与 OpenAI 兼容的接口），若有权限也可访问管理接口。",
   by: (who) => `由 ${who} 创建`,
   restricted: (n) => `${n} 个部署`,
-  previousUntil: "旧密钥有效至",
+  previousUntil: "旧机密失效时间：",
   scope: "权限",
   scopes: {
     inference: { label: "推理", hint: "向 /v1 发送请求。" },

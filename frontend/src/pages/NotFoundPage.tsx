@@ -1,4 +1,4 @@
-import { Anchor } from "@mantine/core";
+import { Button } from "@mantine/core";
 import { IconCompass } from "@tabler/icons-react";
 import { EmptyState } from "../components/EmptyState";
 import { t } from "../i18n";
@@ -10,7 +10,9 @@ export function NotFoundPage() {
       title={t.errors.notFound}
       text={t.errors.notFoundText}
     >
-      <Anchor href="/">{t.errors.home}</Anchor>
+      <Button component="a" href="/" variant="default">
+        {t.errors.home}
+      </Button>
     </EmptyState>
   );
 }

@@ -1,4 +1,4 @@
-import { Anchor, Button, PasswordInput, Stack, TextInput, Title } from "@mantine/core";
+import { Button, PasswordInput, Stack, TextInput, Title } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { IconMailX } from "@tabler/icons-react";
 import { useQueryClient } from "@tanstack/react-query";
@@ -103,7 +103,9 @@ export function InvitationPage() {
           title={token ? words.bad : words.noToken}
           text={look.error?.message ?? words.noTokenText}
         >
-          <Anchor href="/signin">{words.toSignIn}</Anchor>
+          <Button component="a" href="/signin" variant="default">
+            {words.toSignIn}
+          </Button>
         </EmptyState>
       )}
       <LanguageSelect />

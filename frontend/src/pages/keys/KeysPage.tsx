@@ -71,7 +71,11 @@ export function KeysPage() {
         label={t.keys.title}
         testId="keys"
         empty={
-          <EmptyState icon={<IconKey size={20} stroke={1.6} />} title={t.keys.empty} text={t.keys.emptyText}>
+          <EmptyState
+            icon={<IconKey size={20} stroke={1.6} />}
+            title={t.keys.empty}
+            text={canUse ? t.keys.emptyText : t.keys.emptyTextViewer}
+          >
             {createButton}
           </EmptyState>
         }

@@ -24,7 +24,12 @@ export function SessionsPanel() {
                 <li key={row.id} className={classes.session}>
                   <div className={classes.optionText}>
                     <span title={row.agent}>
-                      {agent} {row.current && <Badge variant="light">{words.current}</Badge>}
+                      {agent}{" "}
+                      {row.current && (
+                        <Badge variant="light" tt="none">
+                          {words.current}
+                        </Badge>
+                      )}
                     </span>
                     <span className={classes.note}>
                       {row.address} · {words.seen} <TimeAgo at={row.last_seen_at} />

@@ -105,7 +105,7 @@ export function SignInPage() {
           </Anchor>
         )}
       </form>
-      <p className={classes.foot}>{t.signin.foot}</p>
+      {!asksCode && <p className={classes.foot}>{t.signin.foot}</p>}
       <LanguageSelect />
     </main>
   );

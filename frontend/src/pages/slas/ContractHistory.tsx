@@ -6,7 +6,7 @@ import { Loaded } from "../../components/Loaded";
 import { StatePill } from "../../components/StatePill";
 import { useVersions } from "../../hooks/useContracts";
 import { t } from "../../i18n";
-import { absolute } from "../../lib/format";
+import { absolute, milliseconds, percent } from "../../lib/format";
 import { price } from "../../lib/money";
 import { classLine } from "../deployments/classLine";
 import { PILLS, rateLine } from "./contractColumns";
@@ -14,13 +14,20 @@ import classes from "./Slas.module.css";
 
 const words = t.slas.contracts;
 
+/** A term as the class's card shows it; one that is not set stays away. */
+function shown(name: string, value: unknown): unknown {
+  if (typeof value !== "number") return value;
+  if (name.endsWith("_ms")) return milliseconds(value);
+  return name === "fluidity_floor" || name === "attainment_target" ? percent(value) : value;
+}
+
 /** What a version says, under the names that its changes are listed by. */
 function said(contract: Contract): Record<string, unknown> {
   const { price_per_million: prices, currency, isolation, ...terms } = contract.terms;
   const each = [prices.input, prices.cached, prices.output];
   return {
     service_class: contract.service_class.name,
-    ...terms,
+    ...Object.fromEntries(Object.entries(terms).map(([name, value]) => [name, shown(name, value)])),
     isolation: t.slas.isolation[isolation].label,
     price: each.map((amount) => price(amount, currency)).join(" / "),
     guaranteed_requests_per_min: contract.guaranteed_requests_per_min,
@@ -75,7 +82,13 @@ export function ContractHistory({ id, onClose }: { id: string | undefined; onClo
     >
       <Loaded query={versions}>
         {(rows) => (
-          <Timeline bulletSize={14} lineWidth={2} active={rows.length} data-testid="contract-history">
+          <Timeline
+            bulletSize={14}
+            lineWidth={2}
+            active={rows.length}
+            classNames={{ itemBullet: classes.bullet }}
+            data-testid="contract-history"
+          >
             {rows.map((one, i) => (
               <Timeline.Item
                 key={one.id}
