@@ -8,12 +8,15 @@ from dataclasses import dataclass
 import pytest
 
 from helpers.cluster import DEPLOYMENT, Cluster, Person, running_cluster
+from helpers.console import SHOTS
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "/e2e/" in str(item.path):
             item.add_marker(pytest.mark.e2e)
+            if SHOTS:  # taking them costs more than the journey
+                item.add_marker(pytest.mark.timeout(1200))
 
 
 @pytest.fixture(scope="session")

@@ -163,6 +163,10 @@ def look_at_alert(page: Page, operator: Person) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("Settings")
     expect(alert.filter(has_text="Error budget burns fast")).to_be_visible()
     look(page, "oncall 11 alerts")
+    page.get_by_test_id("add-route").first.click()
+    expect(page.get_by_test_id("route-form")).to_be_visible()
+    look(page, "oncall 11b route")
+    page.keyboard.press("Escape")
 
 
 def look_at_audit(page: Page) -> None:
@@ -171,3 +175,6 @@ def look_at_audit(page: Page) -> None:
     row = page.get_by_role("row", name=re.compile(CLASS)).first
     expect(row).to_contain_text("operator@berth.local")
     look(page, "oncall 12 audit")
+    row.get_by_role("button").first.click()
+    expect(page.get_by_role("dialog")).to_contain_text(CLASS)
+    look(page, "oncall 13 audit entry")

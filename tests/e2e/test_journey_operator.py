@@ -19,7 +19,7 @@ import pyotp
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from helpers.cluster import Cluster, Person, eventually, messages
-from helpers.console import choose, copied, follow, look, opened, sign_in, switch_tenant
+from helpers.console import SHOTS, choose, copied, follow, look, opened, sign_in, switch_tenant
 from helpers.model import smollm2_path
 
 from .test_console import browser
@@ -101,6 +101,7 @@ def stop_deployments(operator: Person) -> None:
 def set_up_mfa(page: Page) -> str:
     """The secret, as the operator's authenticator app keeps it."""
     page.get_by_test_id("user-menu").click()
+    look(page, "operator 01b account menu")
     page.get_by_role("menuitem", name="Your account").click()
     page.get_by_test_id("mfa-begin").click()
     secret = page.get_by_test_id("mfa-secret").inner_text().strip()
@@ -109,6 +110,7 @@ def set_up_mfa(page: Page) -> str:
     form.get_by_label("Code of the app").fill("000000")
     form.get_by_role("button", name="Confirm").click()
     expect(form.get_by_role("alert")).to_be_visible()
+    look(page, "operator 02b wrong code")
     form.get_by_label("Code of the app").fill(pyotp.TOTP(secret).now())
     form.get_by_role("button", name="Confirm").click()
     codes = page.get_by_test_id("recovery-codes")
@@ -140,6 +142,13 @@ def register(page: Page) -> None:
     expect(row).to_contain_text("Ready")
     expect(row).to_contain_text("134.5M")
     look(page, "operator 07 models")
+    row.get_by_test_id("model-menu").click()
+    look(page, "operator 07b model menu")
+    page.keyboard.press("Escape")
+    row.get_by_role("link", name=MODEL, exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text(MODEL)
+    expect(page.get_by_test_id("requirements")).to_be_visible()
+    look(page, "operator 07c model")
 
 
 def make_tenant(page: Page) -> None:
@@ -175,7 +184,7 @@ def deploy(page: Page) -> None:
     page.get_by_role("link", name=f"Deploy {MODEL}").click()
     form = page.get_by_test_id("create-deployment-form")
     expect(form.get_by_label("Name")).to_have_value(MODEL)
-    choose(page, form, "Service class", CLASS)
+    choose(page, form, "Service class", CLASS, "operator 11b choice of class")
     expect(form.get_by_test_id("fit")).to_contain_text("Fits")
     look(page, "operator 12 deploy form")
     form.get_by_role("button", name="Create deployment").click()
@@ -212,7 +221,7 @@ def only(operator: Person, what: str, **wanted: str) -> dict[str, Any]:
 
 
 def hand_out_key(page: Page) -> str:
-    switch_tenant(page, TENANT)
+    switch_tenant(page, TENANT, "operator 16b tenant switcher")
     follow(page, "API keys")
     page.get_by_test_id("create-key").first.click()
     page.get_by_role("textbox", name="Name").fill("the harbour's application")
@@ -273,6 +282,7 @@ def joined(page: Page, operator: Person, folder: Path) -> Iterator[None]:
         page.get_by_role("dialog").get_by_role("button", name="Done").click()
         expect(node_card(page, NODE)).to_contain_text("Connected")
         look(page, "operator 24 fleet")
+        look_around(page)
         yield
         stop_deployments(operator)
         node = only(operator, "nodes", name=NODE)
@@ -281,6 +291,42 @@ def joined(page: Page, operator: Person, folder: Path) -> Iterator[None]:
     finally:
         stop_agent(agent, folder)
     operator.delete(f"nodes/{node['id']}")
+
+
+def look_around(page: Page) -> None:
+    """What else an operator comes by: one node alone, why nothing is planned here, the settings, and the way to all."""
+    node_card(page, NODE).get_by_role("link", name=NODE, exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text(NODE)
+    look(page, "operator 24b node")
+    follow(page, "Plans")
+    expect(page.get_by_role("main")).to_contain_text("No GPU to plan for")
+    look(page, "operator 24c plans")
+    follow(page, "Settings")
+    page.get_by_role("tab", name="Platform").click()
+    page.locator('[data-testid^="edit-"]').first.click()
+    expect(page.get_by_test_id("option-form")).to_be_visible()
+    look(page, "operator 24d setting")
+    page.keyboard.press("Escape")
+    expect(page.get_by_test_id("option-form")).to_have_count(0)
+    look(page, "operator 24e settings")
+    page.keyboard.press("Control+k")
+    page.get_by_role("dialog").get_by_role("textbox").fill(MODEL[:7])
+    expect(page.get_by_role("dialog")).to_contain_text(MODEL)
+    look(page, "operator 24f palette")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    if SHOTS:
+        look_at_navigation(page)
+
+
+def look_at_navigation(page: Page) -> None:
+    """On a phone it is a drawer."""
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.get_by_role("banner").get_by_role("button", name="Open navigation").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    look(page, "operator 24g navigation")
+    page.keyboard.press("Escape")
+    page.set_viewport_size({"width": 1440, "height": 900})
 
 
 def is_empty(operator: Person) -> bool:
@@ -303,6 +349,7 @@ def scale(page: Page, cluster: Cluster, operator: Person) -> None:
     follow(page, "Deployments")
     row = page.get_by_role("row", name=re.compile(MODEL))
     row.get_by_test_id("deployment-menu").click()
+    look(page, "operator 24h deployment menu")
     page.get_by_test_id("scale-deployment").click()
     page.get_by_role("dialog").get_by_label("Replicas").fill("2")
     look(page, "operator 25 scale dialog")
@@ -332,6 +379,7 @@ def take_a_node_out(page: Page, cluster: Cluster, operator: Person, token: str) 
     follow(page, "Fleet")
     card = node_card(page, busy["node"])
     card.get_by_test_id("node-menu").click()
+    look(page, "operator 26b node menu")
     page.get_by_test_id("drain-node").click()
     expect(page.get_by_test_id("moves")).to_contain_text(MODEL)
     look(page, "operator 27 drain dialog")
@@ -350,6 +398,8 @@ def take_a_node_out(page: Page, cluster: Cluster, operator: Person, token: str) 
 
     card.get_by_test_id("node-menu").click()
     page.get_by_role("menuitem", name="Uncordon").click()
+    expect(page.get_by_test_id("confirm")).to_be_visible()
+    look(page, "operator 29b uncordon dialog")
     page.get_by_test_id("confirm").click()
     expect(drain).to_have_count(0)
     expect(card).to_contain_text("Connected")

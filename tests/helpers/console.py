@@ -12,12 +12,18 @@ from typing import Literal
 
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from helpers.tongue import speaking
+
 WAIT_MS = 30_000
 WIDTHS = (1440, 390)
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-"""Where pages are kept to be looked at, in every width, theme and language; nothing is kept without it."""
+"""Where pages are kept to be looked at, in every width and theme, and what a script sees amiss in them; nothing is
+kept without it. A journey is walked in one language: ``CONSOLE_LANGUAGE=zh`` for the other."""
 SHOTS = os.environ.get("CONSOLE_SHOTS")
-LANGUAGE = "berth.language"
+LANGUAGE = os.environ.get("CONSOLE_LANGUAGE", "en")
+OVER = """() => Math.max(0, ...[...document.querySelectorAll('[role=dialog], [role=dialog] *')]
+  .filter((node) => node.checkVisibility()).map((node) => node.scrollHeight))"""
+FLAWS = Path(__file__).with_name("flaws.js").read_text()
 REFUSED = re.compile(r"Failed to load resource: .* status of (400|401|422)")
 
 
@@ -25,7 +31,9 @@ REFUSED = re.compile(r"Failed to load resource: .* status of (400|401|422)")
 def opened(browser: Browser, base: str) -> Iterator[Page]:
     """A browser that knows nothing yet; what its console complains of fails the journey at its end."""
     # Without a graphics card each frame of a drawer that slides in costs what a whole step may.
-    context = browser.new_context(viewport={"width": WIDTHS[0], "height": 900}, base_url=base, reduced_motion="reduce")
+    context = browser.new_context(
+        viewport={"width": WIDTHS[0], "height": 900}, base_url=base, reduced_motion="reduce", locale=LANGUAGE
+    )
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     context.set_default_timeout(WAIT_MS)
     expect.set_options(timeout=WAIT_MS)
@@ -34,7 +42,8 @@ def opened(browser: Browser, base: str) -> Iterator[Page]:
     page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     try:
-        yield page
+        with speaking(LANGUAGE):
+            yield page
     except BaseException:
         look(page, "failed")
         raise
@@ -59,15 +68,23 @@ def follow(page: Page, name: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_contain_text(name)
 
 
-def switch_tenant(page: Page, name: str) -> None:
+def switch_tenant(page: Page, name: str, shot: str = "") -> None:
     page.get_by_test_id("tenant-switcher").click()
+    _look_open(page, "menuitem", shot)
     page.get_by_role("menuitem", name=name).first.click()
     expect(page.get_by_test_id("tenant-switcher")).to_contain_text(name)
 
 
-def choose(page: Page, within: Locator, label: str, option: str) -> None:
+def choose(page: Page, within: Locator, label: str, option: str, shot: str = "") -> None:
     within.get_by_role("combobox", name=label, exact=True).click()
+    _look_open(page, "option", shot)
     page.get_by_role("listbox", name=label).get_by_role("option", name=option, exact=True).click()
+
+
+def _look_open(page: Page, role: Literal["menuitem", "option"], shot: str) -> None:
+    if shot:
+        expect(page.get_by_role(role).first).to_be_visible()
+        look(page, shot)
 
 
 def copied(page: Page) -> str:
@@ -76,32 +93,22 @@ def copied(page: Page) -> str:
 
 
 def look(page: Page, name: str) -> None:
-    """Keeps the page as it is, at every width and in both themes, where ``SHOTS`` says.
-
-    Chinese is looked at in a second tab on the same address: what only this tab holds (an open dialog) it lacks.
-    """
+    """Keeps the page as it is, with what is open on it, at every width and in both themes, where ``SHOTS`` says."""
     if not SHOTS:
         return
-    _keep(page, f"{name} en")
-    page.evaluate(f"localStorage.setItem('{LANGUAGE}', 'zh')")
-    chinese = page.context.new_page()
-    chinese.goto(page.url)
-    chinese.locator("h1").first.wait_for()
-    expect(chinese.locator("main [aria-busy=true]")).to_have_count(0)
-    chinese.wait_for_timeout(700)
-    page.evaluate(f"localStorage.removeItem('{LANGUAGE}')")
-    _keep(chinese, f"{name} zh")
-    chinese.close()
-
-
-def _keep(page: Page, name: str) -> None:
-    folder = Path(str(SHOTS))
+    folder = Path(SHOTS)
     folder.mkdir(parents=True, exist_ok=True)
+    file = re.sub(r"[^a-z0-9]+", "-", f"{name} {LANGUAGE}".lower())
     for width, theme in product(WIDTHS, THEMES):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=theme)
         page.wait_for_timeout(150)
-        file = re.sub(r"[^a-z0-9]+", "-", name.lower())
-        page.screenshot(path=folder / f"{file}-{width}-{theme}.png", full_page=True)
+        # What lies over the page is as high as the window: there the window grows, else only the picture.
+        over = page.evaluate(OVER)
+        if over > 900:
+            page.set_viewport_size({"width": width, "height": over})
+        page.screenshot(path=folder / f"{file}-{width}-{theme}.png", full_page=not over)
+        if theme == "light":
+            (folder / f"{file}-{width}.txt").write_text("\n".join(page.evaluate(FLAWS)))
     page.emulate_media(color_scheme="light")
     page.set_viewport_size({"width": WIDTHS[0], "height": 900})

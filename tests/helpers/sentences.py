@@ -31,7 +31,12 @@ SPEAKING = (
         for name in ("compact", "insertion", "moves", "needs", "plans", "refusals", "replan")
     ),
     *(f"scheduler/planner/{name}.py" for name in ("cuts", "execution", "fleet", "plans", "promises")),
-    *("scheduler/node/modelcache.py", "scheduler/node/process.py", "scheduler/node/replica.py"),
+    *(
+        "scheduler/node/providers/cpu.py",
+        "scheduler/node/modelcache.py",
+        "scheduler/node/process.py",
+        "scheduler/node/replica.py",
+    ),
     "scheduler/node/slices/words.py",
     *(f"gpuruntime/door/{name}.py" for name in ("admission", "asked", "generate", "replica", "run", "serve")),
     *("gpuruntime/modelinfo.py", "gpuruntime/openai_checks.py"),

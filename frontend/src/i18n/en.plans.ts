@@ -9,6 +9,11 @@ export const enPlans = {
   empty: "No plan in this time",
   emptyText:
     "Each minute the fleet is looked at as a whole; what is planned, or why nothing is, is kept here.",
+  noGpus: {
+    title: "No GPU to plan for",
+    text: "Plans share GPUs out among replicas. None of the machines has a GPU that Berth can divide, so each replica goes wherever it fits; Decisions tells why. Add a machine with GPUs, and the fleet is looked at each minute.",
+    decisions: "See decisions",
+  },
   open: (why: string) => `Explain: ${why}`,
   repeated: (n: string) => `found the same ${n} times, last`,
   pendingCount: (n: number) => (n === 1 ? "1 found no place" : `${n} found no place`),

@@ -10,6 +10,11 @@ export const zhPlans: typeof enPlans = {
   anyState: "任意状态",
   empty: "此时段没有规划",
   emptyText: "每分钟都会整体检查集群；规划了什么，或为何不变，都记录在这里。",
+  noGpus: {
+    title: "没有可规划的 GPU",
+    text: "规划用于在副本之间分配 GPU。目前没有一台机器带有 Berth 可以划分的 GPU，因此每个副本都直接放到能容纳它的设备上，原因见“决策”。添加带 GPU 的机器后，集群会每分钟检查一次。",
+    decisions: "查看决策",
+  },
   open: (why) => `说明：${why}`,
   repeated: (n) => `相同结果出现 ${n} 次，最近一次`,
   pendingCount: (n) => `${n} 个没有位置`,

@@ -30,7 +30,7 @@ export function NodeCard({ node, gpus, picture }: Props) {
         </h2>
         <NodePill node={node} />
         <NodeFacts node={node} />
-        <div className={classes.menu}>
+        <div className={classes.nodeMenu}>
           <NodeMenu node={node} />
         </div>
       </div>

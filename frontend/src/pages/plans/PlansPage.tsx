@@ -1,13 +1,17 @@
+import { Button, Group } from "@mantine/core";
 import { IconPuzzle } from "@tabler/icons-react";
+import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { EmptyState } from "../../components/EmptyState";
 import { FilterBar, FilterSelect } from "../../components/FilterBar";
 import { PageHeader } from "../../components/PageHeader";
 import { ResourceTable } from "../../components/ResourceTable";
 import { TimeRangePicker } from "../../components/TimeRangePicker";
+import { useFleetMap } from "../../hooks/useFleetMap";
 import { useList } from "../../hooks/useList";
 import { useMe } from "../../hooks/useMe";
 import { usePlans } from "../../hooks/usePlans";
+import { useScope } from "../../hooks/useScope";
 import { useTimeRange } from "../../hooks/useTimeRange";
 import { useUrl } from "../../hooks/useUrl";
 import { t } from "../../i18n";
@@ -17,6 +21,7 @@ import { planColumns } from "./planColumns";
 const SPANS = ["1h", "6h", "24h", "7d", "30d"];
 const KINDS = ["insert", "compact", "exact", "nothing"] as const;
 const STATES = ["running", "done", "abandoned", "idle"] as const;
+const ICON = <IconPuzzle size={20} stroke={1.6} />;
 type Filter = "q" | "kind" | "state";
 
 /** The text of a URL as one of the values the server knows. */
@@ -41,9 +46,8 @@ export function PlansPage() {
   );
   const columns = useMemo(() => planColumns((id) => set({ plan: id }, true)), [set]);
   const words = t.plans;
-  const icon = <IconPuzzle size={20} stroke={1.6} />;
   if (!operator) {
-    return <EmptyState page icon={icon} title={words.operatorsOnly} text={t.fleet.operatorsOnlyText} />;
+    return <EmptyState page icon={ICON} title={words.operatorsOnly} text={t.fleet.operatorsOnlyText} />;
   }
   return (
     <>
@@ -72,9 +76,32 @@ export function PlansPage() {
         label={words.title}
         testId="plans"
         onOpen={(plan) => set({ plan: plan.id }, true)}
-        empty={<EmptyState icon={icon} title={words.empty} text={words.emptyText} />}
+        empty={<NoPlans />}
       />
       <PlanDrawer id={values.plan} onClose={() => set({ plan: undefined })} />
     </>
+  );
+}
+
+/** None in this time; where the fleet has no GPU that could be packed, none ever, until one joins. */
+function NoPlans() {
+  const { current } = useScope();
+  const map = useFleetMap();
+  const words = t.plans;
+  if (!map.data || map.data.gpus.some((gpu) => gpu.board)) {
+    return <EmptyState icon={ICON} title={words.empty} text={words.emptyText} />;
+  }
+  const scope = current?.slug ?? "";
+  return (
+    <EmptyState icon={ICON} title={words.noGpus.title} text={words.noGpus.text}>
+      <Group justify="center">
+        <Button component={Link} to={`/t/${scope}/fleet?add=1`}>
+          {t.fleet.add.action}
+        </Button>
+        <Button variant="default" component={Link} to={`/t/${scope}/decisions`}>
+          {words.noGpus.decisions}
+        </Button>
+      </Group>
+    </EmptyState>
   );
 }
