@@ -18,4 +18,11 @@ if __name__ == "__main__":
 
     django.setup()
     signal.signal(signal.SIGINT, on_interrupt)
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except Exception as error:
+        from berth.management.services_away import explained
+
+        if not (said := explained(error)):
+            raise
+        sys.exit(f"berth: {said}")

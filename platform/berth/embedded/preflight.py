@@ -44,19 +44,31 @@ def check_disk(folder: Path, needed: int = NEEDED_BYTES) -> None:
 
 def check_given_services(database_url: str, redis_url: str, timeout_s: float = 5.0) -> None:
     """Whether the services that the settings name answer; empty URLs mean the embedded ones, which are not up yet."""
-    if database_url:
-        try:
-            psycopg.connect(database_url, connect_timeout=int(timeout_s)).close()
-        except psycopg.Error as error:
-            raise CannotStart(f"the database of BERTH_DATABASE_URL does not answer: {_one_line(error)}") from None
-    if redis_url:
-        try:
-            with redis.Redis.from_url(
-                redis_url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=None
-            ) as client:
-                client.ping()
-        except (redis.RedisError, ValueError) as error:
-            raise CannotStart(f"the Redis of BERTH_REDIS_URL does not answer: {_one_line(error)}") from None
+    if database_url and (why := why_no_database(database_url, timeout_s)):
+        raise CannotStart(f"the database of BERTH_DATABASE_URL does not answer: {why}")
+    if redis_url and (why := why_no_redis(redis_url, timeout_s)):
+        raise CannotStart(f"the Redis of BERTH_REDIS_URL does not answer: {why}")
+
+
+def why_no_database(url: str, timeout_s: float = 5.0) -> str:
+    """Why nobody can connect there, on one line; empty when PostgreSQL answers."""
+    try:
+        psycopg.connect(url, connect_timeout=int(timeout_s)).close()
+    except psycopg.Error as error:
+        return _one_line(error)
+    return ""
+
+
+def why_no_redis(url: str, timeout_s: float = 5.0) -> str:
+    """As ``why_no_database``."""
+    try:
+        with redis.Redis.from_url(
+            url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=None
+        ) as client:
+            client.ping()
+    except (redis.RedisError, ValueError) as error:
+        return _one_line(error)
+    return ""
 
 
 def _one_line(error: Exception) -> str:

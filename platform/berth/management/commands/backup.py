@@ -12,6 +12,7 @@ from django.db import DatabaseError
 from berth.embedded.lock import AlreadyRunning
 from berth.management.archive import BadArchive
 from berth.management.backup import Refused, write_backup
+from berth.management.services_away import in_words
 
 
 class Command(BaseCommand):
@@ -33,7 +34,7 @@ class Command(BaseCommand):
                 target, with_secrets=options["secrets"], with_models=options["models"], say=self.stdout.write
             )
         except (psycopg.Error, DatabaseError, AlreadyRunning, Refused, BadArchive, OSError) as error:
-            raise CommandError(f"Nothing was written: {str(error).strip()}") from error
+            raise CommandError(f"Nothing was written: {in_words(error)}") from error
         self.stdout.write(f"{target}: {target.stat().st_size} bytes, {len(manifest.models)} models listed")
         if options["secrets"]:
             self.stderr.write(

@@ -13,6 +13,7 @@ from django.db import DatabaseError
 from berth.embedded.lock import AlreadyRunning
 from berth.management.archive import Manifest
 from berth.management.backup import Refused, restore
+from berth.management.services_away import in_words
 
 
 class Command(BaseCommand):
@@ -29,7 +30,7 @@ class Command(BaseCommand):
         try:
             manifest = restore(options["file"].resolve(), force=options["force"], say=self.stdout.write)
         except (psycopg.Error, DatabaseError, AlreadyRunning, Refused, OSError, ValueError) as error:
-            raise CommandError(f"Nothing was changed: {str(error).strip()}") from error
+            raise CommandError(f"Nothing was changed: {in_words(error)}") from error
         self.stdout.write(f"Restored as of {manifest.created_at}. Every session ended; start it with manage.py up.")
         self._warn(manifest)
 
