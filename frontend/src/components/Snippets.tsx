@@ -7,7 +7,7 @@ import { CodeBlock } from "./CodeBlock";
 export function Snippets({ body, token }: { body: ChatBody; token?: string }) {
   const [language, setLanguage] = useState<Language>("curl");
   return (
-    <Stack gap="xs" align="flex-start">
+    <Stack gap="xs" align="flex-start" w="100%">
       <SegmentedControl
         size="xs"
         aria-label={t.snippets.language}

@@ -54,6 +54,7 @@ export function Side({ letter, shown, chat, target, targets, error, retry, ...on
           nothingFoundMessage={t.kit.filter.noMatch}
           limit={200}
           w={250}
+          miw={0}
           data-testid={letter === "B" ? "playground-right" : "playground-deployment"}
         />
         {target && (
