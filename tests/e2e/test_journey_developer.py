@@ -126,6 +126,19 @@ def compare(page: Page, harbour: Harbour) -> None:
         expect(side.get_by_test_id("tpot")).to_have_text(re.compile(r"\d m?s$"))
         expect(side.get_by_test_id("tokens")).to_have_text(re.compile(r"^[1-9]\d?$"))
     look(page, "playground compared")
+    on_a_phone(page, "Parameters", "playground parameters")
+
+
+def on_a_phone(page: Page, button: str, shot: str) -> None:
+    """What only a narrow page puts behind a button."""
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.get_by_role("button", name=button, exact=True).click()
+    over = page.get_by_role("dialog")
+    expect(over).to_be_visible()
+    look(page, shot)
+    page.keyboard.press("Escape")
+    expect(over).to_have_count(0)
+    page.set_viewport_size({"width": 1440, "height": 900})
 
 
 def run_the_code(page: Page, token: str, harbour: Harbour) -> None:
@@ -242,8 +255,17 @@ def not_the_admins(page: Page, harbour: Harbour) -> None:
     expect(page.get_by_test_id("create-deployment")).to_have_count(0)
     page.get_by_test_id("deployment-menu").first.click()
     expect(page.get_by_role("menuitem")).to_have_text(["Open in playground"])
+    look(page, "developer deployment menu")
     page.keyboard.press("Escape")
     look(page, "developer deployments")
+    on_a_phone(page, "Open navigation", "phone navigation")
+    page.keyboard.press("Control+k")
+    palette = page.get_by_role("dialog")
+    palette.get_by_role("textbox").fill(harbour.deployment)
+    expect(palette).to_contain_text(harbour.deployment)
+    look(page, "command palette")
+    page.keyboard.press("Escape")
+    expect(palette).to_have_count(0)
     with aside(page) as tab:
         typed(tab, harbour)
 

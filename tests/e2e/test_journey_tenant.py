@@ -76,6 +76,7 @@ def contract_twice(page: Page, tenant: Tenancy, dear: str) -> None:
     form = page.get_by_test_id("contract-form")
     form.get_by_test_id("submit").click()
     expect(form.get_by_text("Choose one")).to_have_count(2)
+    look(page, "contract incomplete")
     choose(page, form, "Deployment", DEPLOYMENT)
     choose(page, form, "Service class", "batch")
     form.get_by_label("Requests a minute").fill("600")
@@ -114,7 +115,7 @@ def invite(page: Page, email: str, role: str) -> str:
     page.get_by_test_id("invite").first.click()
     form = page.get_by_test_id("invite-form")
     form.get_by_label("E-mail").fill(email)
-    choose(page, form, "Role", role)
+    choose(page, form, "Role", role, shot=f"invite {role} roles")
     look(page, f"invite {role}")
     form.get_by_test_id("submit").click()
     shown = page.get_by_test_id("invitation-link")
@@ -130,7 +131,10 @@ def invite(page: Page, email: str, role: str) -> str:
 
 def menu(row: Locator, page: Page, item: str) -> None:
     row.get_by_role("button", name=re.compile("Actions for")).click()
-    page.get_by_role("menuitem", name=item).click()
+    entry = page.get_by_role("menuitem", name=item)
+    expect(entry).to_be_visible()
+    look(page, f"menu {item}")
+    entry.click()
 
 
 # Coming in
@@ -142,8 +146,11 @@ def come_in(page: Page, link: str, tenant: Tenancy) -> None:
     look(page, "tenant overview")
     page.get_by_test_id("tenant-switcher").click()
     expect(page.get_by_role("menuitem")).to_have_text([re.compile(re.escape(tenant.name))])
+    look(page, "tenant switcher")
     page.keyboard.press("Escape")
     page.get_by_test_id("user-menu").click()
+    expect(page.get_by_test_id("sign-out")).to_be_visible()
+    look(page, "user menu")
     page.get_by_test_id("sign-out").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Sign in to Berth")
     sign_in(page, f"ada-{tenant.run}@lighthouse.test", PASSWORD)
@@ -241,11 +248,12 @@ def hand_out_key(page: Page, operator: Person, demo: Demo, tenant: Tenancy) -> s
     form = page.get_by_test_id("create-key-form")
     form.get_by_role("button", name="Create key").click()
     expect(form.get_by_text("Give the key a name")).to_be_visible()
+    look(page, "key without name")
     form.get_by_label("Name", exact=True).fill("lamp control")
     expect(form).to_contain_text("Send requests to /v1.")
-    choose(page, form, "Deployments", DEPLOYMENT)
+    choose(page, form, "Deployments", DEPLOYMENT, shot="key deployments")
     page.keyboard.press("Tab")
-    choose(page, form, "Expires", "In 30 days")
+    choose(page, form, "Expires", "In 30 days", shot="key expiries")
     look(page, "key create")
     form.get_by_role("button", name="Create key").click()
     token = take_token(page, "key created")
@@ -327,6 +335,8 @@ def same_money(shown: str, exact: str) -> bool:
 
 def downloaded(page: Page, item: str) -> list[dict[str, str]]:
     page.get_by_test_id("usage-export").click()
+    expect(page.get_by_role("menuitem", name=item)).to_be_visible()
+    look(page, "usage export")
     with page.expect_download() as download:
         page.get_by_role("menuitem", name=item).click()
     text = Path(download.value.path()).read_text()
@@ -418,6 +428,10 @@ def sign_in_twice(browser: Browser, page: Page, cluster: Cluster, tenant: Tenanc
 def enter(page: Page, tenant: Tenancy, code: Callable[[], str]) -> None:
     page.goto("/")
     page.get_by_label("E-mail").fill(f"ada-{tenant.run}@lighthouse.test")
+    page.get_by_role("textbox", name="Password").fill("seven lamps")
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    look(page, "sign-in refused")
     page.get_by_role("textbox", name="Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("One more step")

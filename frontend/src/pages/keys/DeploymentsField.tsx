@@ -23,6 +23,8 @@ export function DeploymentsField({ tenant, value, onChange }: Props) {
       onChange={onChange}
       searchable
       clearable
+      // In a dialog on a phone a name and the field stay in one line
+      styles={{ inputField: { minWidth: 48 } }}
     />
   );
 }
