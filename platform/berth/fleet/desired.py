@@ -40,6 +40,7 @@ def _slice(seat: Seat) -> protocol.SliceSpec:
         of_units=cut.units,
         memory_bytes=row.memory_bytes,
         thread_percentage=seat.sm_percent,
+        uuid=row.uuid if row.kind == SliceKind.MIG else "",
     )
 
 

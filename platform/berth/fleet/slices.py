@@ -22,7 +22,8 @@ def observe_slices(*, node: Node, gpus: Iterable[Gpu], seen: Iterable[protocol.O
     moved = False
     for row in Slice.objects.filter(gpu__in=gpus, id__in=known).order_by("id"):
         item = known[row.id]
-        now = {"state": item.state, "reason": item.reason[:300], "uuid": item.uuid[:120]}
+        # An agent that begins anew has not looked yet, and is told by this UUID which instance is its own.
+        now = {"state": item.state, "reason": item.reason[:300], "uuid": item.uuid[:120] or row.uuid}
         if any(getattr(row, name) != value for name, value in now.items()):
             Slice.objects.filter(id=row.id).update(**now)
             moved = True

@@ -1,7 +1,8 @@
 """What this agent made on its devices, on disk before it is made: so that what is found later is known as its own.
 
 One entry a place. An entry without ``uuid`` is an intent: the call that makes it may or may not have happened. An
-instance that no entry names is another tool's. After a reboot nothing that was made exists any more.
+instance that no entry names is another tool's, unless the control plane knows it as this agent's. After a reboot
+nothing that was made exists any more.
 """
 
 from __future__ import annotations
@@ -112,6 +113,12 @@ class Books:
         self._content.entries.append(entry)
         self.save()
         return entry
+
+    def adopt(self, spec: SliceSpec, gi_id: int, baseline_bytes: int) -> None:
+        """The entry of what is there for ``spec`` by its UUID, and was not written down any more."""
+        entry = self.intend(spec)
+        entry.uuid, entry.gi_id, entry.baseline_bytes = spec.uuid, gi_id, baseline_bytes
+        self.save()
 
     def drop(self, entry: Entry) -> None:
         self._content.entries.remove(entry)

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from gpuruntime.protocol import ObservedSlice, SliceSpec
 from scheduler.node.slices import words
 from scheduler.node.slices.model import Grant, Outcome, SliceNotReady
@@ -59,7 +61,11 @@ class SliceDesk:
             self._slots = {}
             for spec in specs:
                 slot = before.get(spec.slice_id)
-                self._slots[spec.slice_id] = slot if slot is not None and slot.spec == spec else _Slot(spec)
+                if slot is not None and _is_same(slot.spec, spec):
+                    slot.spec = spec
+                else:
+                    slot = _Slot(spec)
+                self._slots[spec.slice_id] = slot
             for slice_id in before.keys() | self._slots.keys():
                 old, new = before.get(slice_id), self._slots.get(slice_id)
                 if old is not new:
@@ -142,7 +148,7 @@ class SliceDesk:
         with self._lock:
             for spec, version in wanted:
                 slot, outcome = self._slots.get(spec.slice_id), outcomes.get(spec.slice_id)
-                if slot is None or outcome is None or slot.spec != spec:
+                if slot is None or outcome is None or not _is_same(slot.spec, spec):
                     continue
                 slot.outcome = outcome
                 current = slot.version == version
@@ -207,3 +213,8 @@ class SliceDesk:
 
     def _label(self, device_uuid: str) -> str:
         return self._labels.get(device_uuid, device_uuid)
+
+
+def _is_same(one: SliceSpec, other: SliceSpec) -> bool:
+    """Whether both want the same. The UUID is what this agent reported itself."""
+    return msgspec.structs.replace(one, uuid="") == msgspec.structs.replace(other, uuid="")

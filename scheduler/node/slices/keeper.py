@@ -122,6 +122,8 @@ class SliceKeeper:
 
     def _bring(self, gpu: Device, specs: Sequence[SliceSpec]) -> tuple[list[ObservedSlice], dict[str, Outcome]]:
         """What is there beside ``specs``, and what came of these. Raises ``CutError``."""
+        if self._mig is not None and gpu.board:
+            self._mig.adopt(gpu, specs)
         kind, outcomes = self._one_kind(gpu, specs)
         chosen = [spec for spec in specs if spec.slice_id not in outcomes]
         shares = chosen if kind != "mig" else []

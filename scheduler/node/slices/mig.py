@@ -7,6 +7,7 @@ What decides is what the driver lists, never what an earlier call answered. The 
     half made   any         yes       completed
     ours        made        no        removed, once no process is on it; kept in use by the driver: quarantined
     none        made        yes       another tool removed it: made anew, once whoever ran on it is gone
+    reported    none        yes       the books were lost, the control plane knows its UUID: ours again
     any other   none        -         another tool's: never touched, and whoever wants its place hears of it
 """
 
@@ -34,6 +35,26 @@ class MigActuator:
         self._books = books
         self._holders = holders
         self._retries = retries
+
+    # --- what the books lost ----------------------------------------------------------------------------------------
+
+    def adopt(self, gpu: Device, wanted: Sequence[SliceSpec]) -> None:
+        """Takes up what an agent of this node made and reported, and of which the books say nothing: exactly that UUID,
+        of that profile, at that place.
+        """
+        lost = [spec for spec in wanted if spec.kind == "mig" and spec.uuid and self._books.at(spec) is None]
+        if not lost:
+            return
+        found = self._cutter.instances(gpu.uuid)
+        for spec in lost:
+            instance = next((one for one in found if _is_that(one, spec)), None)
+            if instance is None:
+                continue
+            on_it = _on(instance, self._cutter.processes(gpu.uuid))
+            # What is used there and is no process's: as it is right after a making.
+            baseline = max(0, instance.used_bytes - sum(process.used_bytes for process in on_it))
+            self._books.adopt(spec, instance.gi_id, baseline)
+            log.warning("slice taken up", device=gpu.uuid, slice=spec.slice_id, uuid=spec.uuid)
 
     # --- what goes --------------------------------------------------------------------------------------------------
 
@@ -215,6 +236,16 @@ def why_not(gpu: Device, error: CutError) -> str:
 
 def _on(instance: Instance, processes: Iterable[Process]) -> list[Process]:
     return [process for process in processes if process.gi_id == instance.gi_id]
+
+
+def _is_that(instance: Instance, spec: SliceSpec) -> bool:
+    """Whether it is the very instance that was reported for ``spec``."""
+    return (instance.uuid, instance.profile_id, instance.start, instance.size) == (
+        spec.uuid,
+        spec.profile_id,
+        spec.start,
+        spec.size,
+    )
 
 
 def _overlap(instance: Instance, spec: SliceSpec) -> bool:

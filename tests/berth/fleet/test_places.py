@@ -136,6 +136,11 @@ def test_what_the_agent_says_of_slices_is_kept_and_strays_are_blocked() -> None:
     report(mine, stray)
     row = Slice.objects.get(id=seat.slice_id)
     assert (row.state, row.uuid) == ("ready", "MIG-1")
+    assert desired_for(gpu.node).slices[0].uuid == "MIG-1"
+    again = protocol.ObservedSlice(slice_id=seat.slice_id, start=0, state="creating", **values)
+    report(again, stray)  # an agent that began anew and has not looked yet is told what was there
+    assert desired_for(gpu.node).slices[0].uuid == "MIG-1"
+    report(mine, stray)
     with pytest.raises(NoRoom, match="is not free"):
         sit(gpu, at(Isolation.MIG, "1g.10gb", 3))
     sit(gpu, at(Isolation.MIG, "1g.10gb", 2))

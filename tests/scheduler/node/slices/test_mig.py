@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from helpers.cutters import nvml_over_mock, simulated
@@ -160,6 +161,62 @@ def test_a_leaked_handle_costs_its_own_slice_alone(new_bench) -> None:  # type: 
     assert {found.state for found in seen.values()} == {"ready"}
     assert bench.others() == []
     bench.desk.take("slc_new", "rep_1")
+
+
+def test_with_the_books_lost_only_what_was_reported_is_taken_up(new_bench) -> None:  # type: ignore[no-untyped-def]
+    """By UUID, profile and place; nothing that has one of them wrong."""
+    bench = new_bench()
+    ours, other = slice_spec(bench.rig, "3g.40gb", 4), slice_spec(bench.rig, "1g.10gb", 0)
+    bench.kept(ours, other)
+    uuids = {found.start: found.uuid for found in bench.rig.cutter.instances(ours.device_uuid)}
+    known = msgspec.structs.replace(ours, uuid=uuids[4])
+    near_misses = [
+        msgspec.structs.replace(other, uuid=""),  # never reported
+        msgspec.structs.replace(other, uuid=uuids[4]),
+        msgspec.structs.replace(other, uuid="MIG-another"),  # made anew since
+        msgspec.structs.replace(other, uuid=uuids[0], start=1),
+        msgspec.structs.replace(other, uuid=uuids[0], profile_id=20, profile="1g.10gb+me"),
+        msgspec.structs.replace(other, uuid=uuids[0], profile_id=None),
+    ]
+    for near_miss in near_misses:
+        (bench.folder / "slices.json").unlink()
+        bench.new_keeper()
+        seen = bench.kept(known, near_miss)
+        assert (seen[ours.slice_id].state, seen[ours.slice_id].uuid) == ("ready", uuids[4])
+        assert [(found.state, found.uuid) for found in bench.others()] == [("foreign", uuids[0])]
+        there_now = {found.uuid for found in bench.rig.cutter.instances(ours.device_uuid)}
+        assert there_now >= set(uuids.values())
+        if near_miss.start == 1:  # at the place of its own it was made
+            bench.kept(known)
+
+
+def test_what_is_taken_up_is_given_on_only_when_it_is_empty(new_bench) -> None:  # type: ignore[no-untyped-def]
+    bench = new_bench()
+    spec = slice_spec(bench.rig, "3g.40gb", 4)
+    uuid = bench.kept(spec)[spec.slice_id].uuid
+    _, pid = bench.occupy(spec.slice_id, used_bytes=30 * GIB)
+    (bench.folder / "slices.json").unlink()
+    bench.new_keeper()
+    bench.desk.seated(spec.slice_id, "rep_1", pid)
+    bench.kept(msgspec.structs.replace(spec, uuid=uuid))
+    with pytest.raises(SliceNotReady, match="rep_1 still runs there"):
+        bench.desk.take(spec.slice_id, "rep_2")
+    bench.desk.leave(spec.slice_id, "rep_1")
+    bench.step()
+    with pytest.raises(SliceNotReady, match=f"pid {pid}"):
+        bench.desk.take(spec.slice_id, "rep_2")
+    bench.rig.remove_process(pid)
+    bench.step()
+    assert bench.desk.take(spec.slice_id, "rep_2").device_uuid == uuid
+
+
+def test_a_uuid_that_the_control_plane_has_heard_changes_nothing(new_bench) -> None:  # type: ignore[no-untyped-def]
+    bench = new_bench()
+    spec = slice_spec(bench.rig, "3g.40gb", 4)
+    seen = bench.kept(spec)
+    bench.want(msgspec.structs.replace(spec, uuid=seen[spec.slice_id].uuid))
+    assert bench.desk.observed() == list(seen.values())
+    bench.desk.take(spec.slice_id, "rep_1")
 
 
 def test_what_another_tool_made_is_reported_and_never_touched(new_bench) -> None:  # type: ignore[no-untyped-def]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from gpuruntime.process import process_start_time
 from gpuruntime.protocol import Desired, ObservedReplica, ReplicaSpec, SliceSpec
-from helpers.cutters import SimulatedRig
+from helpers.cutters import nvml_over_mock, simulated
 from helpers.replicas import Bench, make_spec
 from helpers.slices import KeeperBench, slice_spec
 from scheduler.node.metrics import AgentCollector
@@ -24,13 +25,14 @@ from scheduler.node.stopall import stop_all
 class Node:
     """A supervisor over stand-in processes and a keeper over simulated GPUs, both stepped by hand."""
 
-    def __init__(self, folder: Path) -> None:
-        self.rig = SimulatedRig(folder / "devices", "h100-sxm-80gb")
+    def __init__(self, folder: Path, rig: Callable[[Path, str], Any] = simulated) -> None:
+        self.rig = rig(folder / "devices", "h100-sxm-80gb")
         self.bench = Bench(folder / "node")
         self.slices = KeeperBench(self.rig, folder / "node")
         self.start()
 
     def start(self) -> None:
+        """Another agent, once the one before was killed."""
         self.slices.new_keeper()
         self.bench.new_supervisor(self.slices.desk)
 
@@ -113,6 +115,37 @@ def test_an_adopted_one_keeps_its_slice(node: Node) -> None:
     node.step()
     assert [found.start for found in node.rig.cutter.instances(spec.device_uuid)] == [6]
     assert process_start_time(pid) is None
+
+
+@pytest.mark.parametrize("rig", [simulated, nvml_over_mock])
+def test_with_the_books_lost_it_keeps_its_slice_by_the_uuid_that_was_reported(
+    tmp_path: Path, rig: Callable[[Path, str], Any]
+) -> None:
+    node = Node(tmp_path, rig)
+    try:
+        spec = slice_spec(node.rig, "3g.40gb", 4)
+        node.want([on(spec)], [spec])
+        before = node.until_state("ready")
+        (there,) = node.rig.cutter.instances(spec.device_uuid)
+        if rig is nvml_over_mock:  # the simulated driver knows its residents by itself
+            node.rig.add_process(spec.device_uuid, there.gi_id, before.pid, 1 << 30)
+        (node.slices.folder / "slices.json").unlink()
+        node.start()
+        node.want([on(spec)], [msgspec.structs.replace(spec, uuid=there.uuid)])
+        node.step()
+        (kept,) = node.slices.desk.observed()
+        assert (kept.slice_id, kept.state, kept.uuid) == (spec.slice_id, "ready", there.uuid)
+        after = node.bench.seen()
+        assert after is not None
+        assert (after.pid, after.state, after.restarts) == (before.pid, "ready", 0)
+        # And as its own: once nobody wants it, it goes.
+        node.want([on(spec, run=False, drain_timeout_s=5.0)], [])
+        node.until_state("stopped")
+        node.rig.remove_process(before.pid)
+        node.step()
+        assert node.rig.cutter.instances(spec.device_uuid) == []
+    finally:
+        stop_all(node.bench.state, grace_s=0)
 
 
 def test_an_xid_of_its_slice_restarts_it_and_no_other(node: Node) -> None:
