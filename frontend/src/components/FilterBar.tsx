@@ -1,43 +1,12 @@
-import { Button, Select, TextInput } from "@mantine/core";
-import { IconSearch, IconX } from "@tabler/icons-react";
-import { type ReactNode, useEffect, useState } from "react";
+import { Button, Select } from "@mantine/core";
+import { IconX } from "@tabler/icons-react";
+import { type ReactNode, useState } from "react";
 import type { ListState } from "../hooks/useList";
 import type { Named } from "../hooks/useNames";
 import { t } from "../i18n";
 import classes from "./FilterBar.module.css";
 import { NameSelect } from "./NameSelect";
-
-const TYPING_MS = 250;
-
-/** Text goes into the URL once typing pauses, so that no letter costs a question to the server. */
-function SearchInput({
-  value,
-  label,
-  onChange,
-}: {
-  value: string;
-  label: string;
-  onChange: (q: string) => void;
-}) {
-  const [text, setText] = useState(value);
-  useEffect(() => setText(value), [value]);
-  useEffect(() => {
-    if (text === value) return;
-    const timer = setTimeout(() => onChange(text), TYPING_MS);
-    return () => clearTimeout(timer);
-  }, [text, value, onChange]);
-  return (
-    <TextInput
-      type="search"
-      aria-label={label}
-      placeholder={label}
-      leftSection={<IconSearch size={15} stroke={1.6} aria-hidden="true" />}
-      value={text}
-      onChange={(event) => setText(event.target.value)}
-      className={classes.search}
-    />
-  );
-}
+import { SearchInput } from "./SearchInput";
 
 interface Props<Name extends string> {
   list: ListState<Name>;
@@ -51,7 +20,9 @@ export function FilterBar<Name extends string>({ list, search, children }: Props
   const [setSearch] = useState(() => (q: string) => list.set({ q: q || undefined } as never));
   return (
     <search className={classes.bar} aria-label={t.kit.filter.label}>
-      {search && <SearchInput label={search} value={values.q ?? ""} onChange={setSearch} />}
+      {search && (
+        <SearchInput label={search} value={values.q ?? ""} onChange={setSearch} className={classes.search} />
+      )}
       {children}
       {list.filtered && (
         <Button

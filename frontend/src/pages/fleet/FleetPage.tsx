@@ -1,13 +1,14 @@
-import { Button, SegmentedControl, Select, Skeleton, TextInput } from "@mantine/core";
-import { IconPlus, IconSearch, IconServer2 } from "@tabler/icons-react";
+import { Button, SegmentedControl, Select, Skeleton } from "@mantine/core";
+import { IconPlus, IconServer2 } from "@tabler/icons-react";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useMemo } from "react";
+import { useCallback, useMemo, useRef } from "react";
 import type { MapGpu, Node } from "../../api/fleet";
 import { DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
 import { PageHeader } from "../../components/PageHeader";
 import { Panel } from "../../components/Panel";
+import { SearchInput } from "../../components/SearchInput";
 import { useFleetMap } from "../../hooks/useFleetMap";
 import { useMe } from "../../hooks/useMe";
 import { useNodes } from "../../hooks/useNodes";
@@ -36,8 +37,12 @@ export function FleetPage() {
   const nodes = useNodes(operator);
   const map = useFleetMap(undefined, operator);
   const cut = map.data?.gpus.some((gpu) => gpu.board) ?? false;
-  const set = (change: Partial<typeof search>) =>
-    navigate({ search: (s) => ({ ...s, ...change }), replace: true });
+  const set = useCallback(
+    (change: Partial<typeof search>) =>
+      void navigate({ search: (s) => ({ ...s, ...change }), replace: true, resetScroll: false }),
+    [navigate],
+  );
+  const find = useCallback((text: string) => set({ q: text || undefined }), [set]);
   const view: View = VIEWS.find((one) => one === search.view) ?? "map";
   const by: ColourBy = search.by === "tenant" ? "tenant" : "deployment";
   const q = search.q ?? "";
@@ -75,14 +80,7 @@ export function FleetPage() {
       </div>
       {cut && <LastPlan simulated={(map.data?.totals.simulated ?? 0) > 0} />}
       <div className={classes.filters}>
-        <TextInput
-          aria-label={t.fleet.search}
-          placeholder={t.fleet.search}
-          leftSection={<IconSearch size={15} stroke={1.6} />}
-          value={q}
-          onChange={(e) => set({ q: e.target.value || undefined })}
-          className={classes.search}
-        />
+        <SearchInput label={t.fleet.search} value={q} onChange={find} className={classes.search} />
         <Select
           aria-label={t.fleet.filterState}
           placeholder={t.fleet.anyState}
@@ -145,10 +143,27 @@ interface ShownProps {
 }
 
 const NO_GPUS: MapGpu[] = [];
+/** What a screen shows of the page's first sight. */
+const NEAR_AT_FIRST = 2;
+
+/** The same map for as long as the colours are the same: pictures are drawn anew only where something changed. */
+function useColours(gpus: MapGpu[], by: ColourBy): Map<string, number> {
+  const kept = useRef<Map<string, number>>(undefined);
+  const colours = useMemo(() => coloursOf(gpus, by), [gpus, by]);
+  const old = kept.current;
+  if (!old || old.size !== colours.size || [...colours].some(([key, colour]) => old.get(key) !== colour)) {
+    kept.current = colours;
+  }
+  return kept.current ?? colours;
+}
 
 function Shown({ shown, all, gpus, view, by, add, clear }: ShownProps) {
-  const colours = useMemo(() => coloursOf(gpus ?? NO_GPUS, by), [gpus, by]);
+  const colours = useColours(gpus ?? NO_GPUS, by);
   const { handlers, card } = useSegmentCard(gpus ?? NO_GPUS);
+  const picture = useCallback(
+    (gpu: MapGpu) => <GpuPicture key={gpu.id} gpu={gpu} by={by} colours={colours} handlers={handlers} />,
+    [by, colours, handlers],
+  );
   const onNode = useMemo(() => gpus && byNode(gpus), [gpus]);
   const rows = useMemo(() => {
     const those = onNode && shown?.flatMap((node) => onNode.get(node.id) ?? NO_GPUS);
@@ -211,14 +226,13 @@ function Shown({ shown, all, gpus, view, by, add, clear }: ShownProps) {
     <div className={classes.stack} aria-busy={!shown}>
       {!shown && <Skeleton height={190} radius={10} />}
       {shown && shown.length > 0 && <MapKey />}
-      {shown?.map((node) => (
+      {shown?.map((node, i) => (
         <NodeCard
           key={node.id}
           node={node}
           gpus={onNode && (onNode.get(node.id) ?? NO_GPUS)}
-          picture={(gpu) => (
-            <GpuPicture key={gpu.id} gpu={gpu} by={by} colours={colours} handlers={handlers} />
-          )}
+          picture={picture}
+          near={i < NEAR_AT_FIRST}
         />
       ))}
       {card}

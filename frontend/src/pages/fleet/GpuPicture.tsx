@@ -1,6 +1,6 @@
 import { VisuallyHidden } from "@mantine/core";
 import { IconLock } from "@tabler/icons-react";
-import type { CSSProperties } from "react";
+import { type CSSProperties, memo } from "react";
 import type { MapGpu, MapSeat, MapSegment } from "../../api/fleet";
 import { Hint } from "../../components/Hint";
 import { StatePill } from "../../components/StatePill";
@@ -26,7 +26,14 @@ interface Props {
 }
 
 /** A device to scale: its units from the first to the last, who sits there, and what is free, stranded or blocked. */
-export function GpuPicture({ gpu, by, colours, handlers, onChoose, chosen = false }: Props) {
+export const GpuPicture = memo(function GpuPicture({
+  gpu,
+  by,
+  colours,
+  handlers,
+  onChoose,
+  chosen = false,
+}: Props) {
   const words = t.fleet.device;
   const name = `${gpu.index} · ${say(gpu.name)}`;
   return (
@@ -81,7 +88,7 @@ export function GpuPicture({ gpu, by, colours, handlers, onChoose, chosen = fals
       <MemoryBar gpu={gpu} />
     </section>
   );
-}
+});
 
 /** Boxes of one slice share its units: the first stands where it begins, each has its part of the width. */
 function placeOf({ segment, seat, share }: Box): CSSProperties {

@@ -1,7 +1,8 @@
 import { Skeleton } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
-import type { ReactNode } from "react";
+import { memo, type ReactNode } from "react";
 import type { MapGpu, Node } from "../../api/fleet";
+import { useNear } from "../../hooks/useNear";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 import { DrainProgress } from "./DrainProgress";
@@ -15,31 +16,64 @@ interface Props {
   /** undefined while the picture is on its way. */
   gpus: MapGpu[] | undefined;
   picture: (gpu: MapGpu) => ReactNode;
+  /** Of the first ones: there is no need to find out. */
+  near: boolean;
 }
 
-/** One node and a picture of each of its devices. */
-export function NodeCard({ node, gpus, picture }: Props) {
+/** One node and a picture of each of its devices; of what is far from the screen only the name, and the room it takes. */
+export const NodeCard = memo(function NodeCard({ node, gpus, picture, near: atFirst }: Props) {
   const { current } = useScope();
+  const { ref, near } = useNear<HTMLElement>(atFirst);
   return (
-    <article className={classes.node} aria-label={node.name} data-testid="node" data-node={node.name}>
+    <article
+      ref={ref}
+      className={classes.node}
+      aria-label={node.name}
+      data-testid="node"
+      data-node={node.name}
+    >
       <div className={classes.nodeHead}>
         <h2 className={classes.nodeName}>
           <Link to="/t/$scope/fleet/$id" params={{ scope: current?.slug ?? "", id: node.id }}>
             {node.name}
           </Link>
         </h2>
-        <NodePill node={node} />
-        <NodeFacts node={node} />
-        <div className={classes.nodeMenu}>
-          <NodeMenu node={node} />
-        </div>
+        {near && <Head node={node} />}
       </div>
       <div className={classes.nodeBody}>
-        {nodeState(node) === "silent" && <p className={classes.notice}>{t.fleet.node.silentText}</p>}
-        <DrainProgress node={node} />
-        {gpus?.length === 0 && <p className={classes.quiet}>{t.fleet.node.noDevices}</p>}
-        <div className={classes.devices}>{gpus ? gpus.map(picture) : <Skeleton height={120} />}</div>
+        {near ? (
+          <Body node={node} gpus={gpus} picture={picture} />
+        ) : (
+          <div className={classes.devices}>
+            {node.devices.map((device) => (
+              <div key={device.id} className={classes.place} />
+            ))}
+          </div>
+        )}
       </div>
     </article>
+  );
+});
+
+function Head({ node }: { node: Node }) {
+  return (
+    <>
+      <NodePill node={node} />
+      <NodeFacts node={node} />
+      <div className={classes.nodeMenu}>
+        <NodeMenu node={node} />
+      </div>
+    </>
+  );
+}
+
+function Body({ node, gpus, picture }: Omit<Props, "near">) {
+  return (
+    <>
+      {nodeState(node) === "silent" && <p className={classes.notice}>{t.fleet.node.silentText}</p>}
+      <DrainProgress node={node} />
+      {gpus?.length === 0 && <p className={classes.quiet}>{t.fleet.node.noDevices}</p>}
+      <div className={classes.devices}>{gpus ? gpus.map(picture) : <Skeleton height={120} />}</div>
+    </>
   );
 }

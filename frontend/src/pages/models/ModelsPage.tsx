@@ -1,13 +1,14 @@
-import { Button, Select, TextInput } from "@mantine/core";
-import { IconBox, IconPlus, IconSearch } from "@tabler/icons-react";
+import { Button, Select } from "@mantine/core";
+import { IconBox, IconPlus } from "@tabler/icons-react";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useMemo } from "react";
+import { useCallback, useMemo } from "react";
 import type { Model } from "../../api/types";
 import { DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
 import { PageHeader } from "../../components/PageHeader";
 import { Panel } from "../../components/Panel";
+import { SearchInput } from "../../components/SearchInput";
 import { useDeployments } from "../../hooks/useDeployments";
 import { useModels } from "../../hooks/useModels";
 import { useScope } from "../../hooks/useScope";
@@ -30,8 +31,12 @@ export function ModelsPage() {
   const { current, canChange } = useScope();
   const models = useModels(current?.tenant);
   const deployments = useDeployments(current?.tenant);
-  const set = (change: Record<string, string | undefined>) =>
-    navigate({ search: (s) => ({ ...s, ...change }), replace: true });
+  const set = useCallback(
+    (change: Record<string, string | undefined>) =>
+      void navigate({ search: (s) => ({ ...s, ...change }), replace: true }),
+    [navigate],
+  );
+  const find = useCallback((text: string) => set({ q: text || undefined }), [set]);
   const columns = useMemo(() => {
     const all = deployments.data;
     return modelColumns((model) => all?.filter((d) => d.model.id === model.id).length);
@@ -56,14 +61,7 @@ export function ModelsPage() {
         {registerButton}
       </PageHeader>
       <div className={classes.filters}>
-        <TextInput
-          aria-label={t.models.search}
-          placeholder={t.models.search}
-          leftSection={<IconSearch size={15} stroke={1.6} />}
-          value={q}
-          onChange={(e) => set({ q: e.target.value || undefined })}
-          className={classes.search}
-        />
+        <SearchInput label={t.models.search} value={q} onChange={find} className={classes.search} />
         <Select
           aria-label={t.models.filterState}
           placeholder={t.models.anyState}
