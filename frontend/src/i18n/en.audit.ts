@@ -20,6 +20,12 @@ export const enAudit = {
   onlyActor: "All changes by this person",
   did: (verb: string, object: string) => `${verb} ${object}`,
   contractOf: (deployment: string, tenant: string) => `${deployment} for ${tenant}`,
+  actors: {
+    scheduler: "the scheduler",
+    agent: "the node's agent",
+    system: "the platform",
+    bootstrap: "the first start",
+  } as Record<string, string>,
   verbs: {
     create: "created",
     change: "changed",

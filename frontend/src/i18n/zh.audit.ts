@@ -21,6 +21,12 @@ export const zhAudit: typeof enAudit = {
   onlyActor: "此人的全部修改",
   did: (verb, object) => `${verb}：${object}`,
   contractOf: (deployment, tenant) => `${tenant} 的 ${deployment}`,
+  actors: {
+    scheduler: "调度器",
+    agent: "节点代理",
+    system: "平台",
+    bootstrap: "首次启动",
+  } as Record<string, string>,
   verbs: {
     create: "创建",
     change: "修改",

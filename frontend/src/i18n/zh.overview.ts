@@ -47,7 +47,7 @@ export const zhOverview: typeof enOverview = {
       label: "未达标",
       unit: "个请求",
       one: "个请求",
-      hint: "未达标的请求：迟到、被拒或失败。每个请求恰有一个原因。",
+      hint: "未达标的请求：未按时、被拒或失败。每个请求恰有一个原因。",
     },
     ttft: {
       label: "TTFT p50",
@@ -76,7 +76,7 @@ export const zhOverview: typeof enOverview = {
     perSecond: "每秒",
     tokensPerDevice: "每设备秒词元数",
     requests: "请求",
-    requestsHint: "每秒结束的请求：下方为达标的，上方为迟到、被拒或失败的。",
+    requestsHint: "每秒结束的请求：下方为达标的，上方为未按时、被拒或失败的。",
     late: "未达标",
     good: "达标",
     goodput: "有效吞吐",

@@ -9,7 +9,7 @@ export const zhRequests: typeof enRequests = {
   search: "按请求 ID 搜索",
   empty: "此时段没有请求",
   emptyText: "请求结束数秒后出现在这里。提示词和回答从不保存。",
-  verdicts: { good: "达标", late: "迟到", error: "错误", bad: "迟到或错误", apart: "不计入" },
+  verdicts: { good: "达标", late: "未按时", error: "错误", bad: "未按时或错误", apart: "不计入" },
   because: (verdict, reason) => `${verdict}：${reason}`,
   stop: "。",
   filters: {
@@ -115,10 +115,10 @@ export const zhRequests: typeof enRequests = {
     gateway_lost: (f) => `失败：承载它的网关丢失${soFar(f)}`,
     truncated: (f) => `失败：副本中断${soFar(f)}`,
     failed: (f) => `失败：${time(f.after_ms)} 后返回状态 ${f.status}${soFar(f)}`,
-    late_whole: (f) => `迟到：完整回答用时 ${time(f.e2e_ms)}，承诺 ${time(f.e2e_limit_ms)}`,
+    late_whole: (f) => `未按时：完整回答用时 ${time(f.e2e_ms)}，承诺 ${time(f.e2e_limit_ms)}`,
     late_none: (f) =>
-      `迟到：客户端在 ${time(f.ttft_ms)} 后离开时仍无词元，承诺在 ${time(f.ttft_limit_ms)} 内`,
-    late_first: (f) => `迟到：第一个词元在 ${time(f.ttft_ms)} 后到达，承诺 ${time(f.ttft_limit_ms)}`,
+      `未按时：客户端在 ${time(f.ttft_ms)} 后离开时仍无词元，承诺在 ${time(f.ttft_limit_ms)} 内`,
+    late_first: (f) => `未按时：第一个词元在 ${time(f.ttft_ms)} 后到达，承诺 ${time(f.ttft_limit_ms)}`,
     waking: () => "到达时没有就绪的副本，因此需要等待",
     on_the_way: (f) => `其中 ${time(f.ms)} 花在途中，尚未有副本接收`,
     queued: (f) =>
@@ -127,8 +127,8 @@ export const zhRequests: typeof enRequests = {
       `其中 ${time(f.prefill_ms)} 用于读取提示词：${f.new_prompt_tokens} 个新词元${f.cached_tokens ? `，${f.cached_tokens} 个命中缓存` : ""}`,
     late_tokens: (f) =>
       f.tpot_limit_ms == null
-        ? "迟到：词元到达慢于承诺"
-        : `迟到：${share(typeof f.fluidity === "number" ? 1 - f.fluidity : null)} 的词元错过了每 ${time(f.tpot_limit_ms)} 一个的期限${f.max_gap_ms ? `；最长停顿 ${time(f.max_gap_ms)}` : ""}${f.tpot_ms == null ? "" : `，平均 ${time(f.tpot_ms)}`}`,
+        ? "未按时：词元到达慢于承诺"
+        : `未按时：${share(typeof f.fluidity === "number" ? 1 - f.fluidity : null)} 的词元错过了每 ${time(f.tpot_limit_ms)} 一个的期限${f.max_gap_ms ? `；最长停顿 ${time(f.max_gap_ms)}` : ""}${f.tpot_ms == null ? "" : `，平均 ${time(f.tpot_ms)}`}`,
     preempted: (f) => `引擎为其他请求腾出空间而将其退回 ${f.preemptions} 次，并重做其工作`,
     shared: (f) => `到达时副本上有 ${f.running} 个其他请求在运行`,
     client_left: (f) => `客户端在 ${f.tokens} 个词元后离开`,

@@ -10,7 +10,7 @@ from berth.audit.selectors import annotate_names
 from berth.audit.services import MASKED, changes, record
 from berth.tenants.models import Tenant
 from berth.tenants.services import create_key, create_tenant, create_user
-from helpers.factories import PASSWORD, make_tenant
+from helpers.factories import PASSWORD, make_deployment, make_node, make_tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -70,8 +70,10 @@ def test_what_happened_to_a_person_names_whom() -> None:
         record(actor="x", action="user.set_password", obj=gone),
         record(actor="x", action="tenant.change", obj=tenant),
     ]
+    node, deployment = make_node("pier"), make_deployment(name="lantern")
+    events += [record(actor="x", action="change", obj=one) for one in (node, deployment)]
     gone.delete()
     with CaptureQueriesContext(connection) as queries:
         annotate_names(events)
-    assert [event.object_name for event in events] == ["ann@example.com", "", ""]  # type: ignore[attr-defined]
+    assert [event.object_name for event in events] == ["ann@example.com", "", "", "pier", "lantern"]  # type: ignore[attr-defined]
     assert len(queries) == 1

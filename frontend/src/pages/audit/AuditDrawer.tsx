@@ -9,7 +9,7 @@ import { useAuditEvent } from "../../hooks/useAudit";
 import { t } from "../../i18n";
 import { absolute } from "../../lib/format";
 import type { TextSearch } from "../../lib/search";
-import { actionWords } from "./actions";
+import { actionWords, actorWords } from "./actions";
 
 interface Props {
   id: string | undefined;
@@ -25,7 +25,7 @@ function Event({ event, onFilter }: { event: AuditEvent; onFilter: Props["onFilt
       <Facts
         rows={[
           { label: words.columns.when, value: absolute(event.created_at) },
-          { label: words.actor, value: event.actor },
+          { label: words.actor, value: actorWords(event.actor) },
           { label: words.columns.what, value: <span className="mono">{event.action}</span> },
           { label: words.columns.object, value: <CopyId id={event.object_id} /> },
           ...(event.request_id ? [{ label: words.request, value: <CopyId id={event.request_id} /> }] : []),

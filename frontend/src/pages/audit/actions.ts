@@ -40,6 +40,11 @@ export const ACTIONS = [
   "user.set_password",
 ];
 
+/** A person by their address; what the installation does by itself, by a word. */
+export function actorWords(actor: string): string {
+  return t.audit.actors[actor] ?? actor;
+}
+
 /** `key.create` as "created API key"; what has no word stays as it is. */
 export function actionWords(action: string): string {
   const [object = "", verb = ""] = action.split(".");

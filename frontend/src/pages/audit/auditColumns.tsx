@@ -4,7 +4,7 @@ import { TimeAgo } from "../../components/TimeAgo";
 import { t } from "../../i18n";
 import { changes } from "../../lib/changes";
 import classes from "./Audit.module.css";
-import { actionWords } from "./actions";
+import { actionWords, actorWords } from "./actions";
 
 const SHOWN = 3;
 
@@ -30,7 +30,9 @@ function objectName(event: AuditEvent, tenant: string | undefined): string {
     const name = state?.name ?? state?.email ?? state?.key;
     if (typeof name === "string" && name) return name;
   }
-  return event.object_name || event.object_id;
+  const name = event.object_name;
+  if (event.object_type === "replica" && name) return `${name} · …${event.object_id.slice(-8)}`;
+  return name || event.object_id;
 }
 
 /** `names`: of tenants, by their id; `ofTenants`: with a column that says whose each event is. */
@@ -47,7 +49,7 @@ export function auditColumns(names: Map<string, string>, ofTenants: boolean): Co
       id: "who",
       header: words.who,
       meta: { order: "actor", hide: "phone" },
-      cell: ({ row }) => <span className={classes.who}>{row.original.actor}</span>,
+      cell: ({ row }) => <span className={classes.who}>{actorWords(row.original.actor)}</span>,
     },
     {
       id: "what",

@@ -68,7 +68,7 @@ export function DeploymentEvents({ deployment }: { deployment: Deployment }) {
 function whoOf(actor: string): string {
   const words = t.deployments.events;
   if (actor === "scheduler") return words.scheduler;
-  return actor === "agent" ? words.agent : actor;
+  return actor === "agent" ? words.agent : (t.audit.actors[actor] ?? actor);
 }
 
 function Event({ event }: { event: DeploymentEvent }) {
