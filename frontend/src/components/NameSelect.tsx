@@ -24,7 +24,7 @@ export function NameSelect({ kind, tenant, value = null, onChange, ...select }: 
   const [pausing] = useDebouncedValue(typed, TYPING_MS);
   const known = useName(kind, value || undefined);
   // The field shows the name of what is chosen: nobody searches for that
-  const q = pausing === known.data ? "" : pausing.trim();
+  const q = pausing === (known.data ?? value) ? "" : pausing.trim();
   const found = useNames(kind, q, tenant, !select.disabled);
   const options = (found.data?.names ?? []).map(({ id, name }) => ({
     value: id,

@@ -64,6 +64,9 @@ export const theme = createTheme({
   respectReducedMotion: true,
   components: {
     Button: { defaultProps: { size: "sm", fw: 500 } },
+    // More options than anyone reads would hold up the click that opens the list; the search finds the others.
+    Select: { defaultProps: { limit: 100 } },
+    MultiSelect: { defaultProps: { limit: 100 } },
     TextInput: { defaultProps: { size: "sm" } },
     Tooltip: {
       defaultProps: {

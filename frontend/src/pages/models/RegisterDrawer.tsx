@@ -113,6 +113,7 @@ function RegisterForm({ opened, onWatch, onClose }: Omit<Props, "watched">) {
           label={words.tenant}
           data={[{ value: EVERYONE, label: words.everyone }, ...owners]}
           allowDeselect={false}
+          searchable={owners.length > 8}
           {...form.getInputProps("tenant")}
         />
       )}

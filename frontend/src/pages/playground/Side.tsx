@@ -52,7 +52,6 @@ export function Side({ letter, shown, chat, target, targets, error, retry, ...on
           allowDeselect={false}
           searchable={(targets?.length ?? 0) > 8}
           nothingFoundMessage={t.kit.filter.noMatch}
-          limit={200}
           w={250}
           miw={0}
           data-testid={letter === "B" ? "playground-right" : "playground-deployment"}

@@ -41,6 +41,7 @@ function Whose({ value, onChange }: { value: string; onChange: (tenant: string) 
       value={value}
       onChange={(next) => onChange(next ?? "")}
       allowDeselect={false}
+      searchable={all.length > 8}
     />
   );
 }
