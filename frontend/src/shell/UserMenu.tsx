@@ -22,7 +22,7 @@ export function UserMenu() {
           <Avatar size={26} radius="xl" color="gray" name={user.name || user.email} aria-hidden="true" />
           <span className={classes.text}>
             <span className={classes.name}>{user.name || user.email}</span>
-            <span className={classes.role}>{user.email}</span>
+            {user.name && <span className={classes.role}>{user.email}</span>}
           </span>
         </UnstyledButton>
       </Menu.Target>

@@ -1,4 +1,5 @@
 import type { Model } from "../../api/types";
+import { ClassName } from "../../components/ClassName";
 import { CopyButton } from "../../components/CopyButton";
 import { FactGrid } from "../../components/FactGrid";
 import { TimeAgo } from "../../components/TimeAgo";
@@ -28,7 +29,7 @@ export function ModelFacts({ model: m }: { model: Model }) {
         { label: words.kv, hint: hints.kv, value: amount(m.kv_bytes_per_token, bytes) },
         { label: words.workspace, hint: hints.workspace, value: amount(m.workspace_bytes, bytes) },
         { label: words.context, hint: hints.context, value: amount(m.context_length, integer) },
-        { label: words.architecture, value: m.architecture || NONE },
+        { label: words.architecture, value: m.architecture ? <ClassName name={m.architecture} /> : NONE },
         { label: words.format, value: m.source_format || NONE },
         { label: words.licence, value: m.licence || words.none },
         { label: words.size, value: amount(m.size_bytes, bytes) },

@@ -2,6 +2,7 @@ import { Button } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import type { Model } from "../../api/types";
 import cell from "../../components/Cell.module.css";
+import { ClassName } from "../../components/ClassName";
 import { ACTIONS, type Column } from "../../components/DataTable";
 import { Hint } from "../../components/Hint";
 import { StateReason } from "../../components/StateReason";
@@ -29,13 +30,9 @@ function Name({ model }: { model: Model }) {
         {model.name}
       </Link>
       <span className={classes.sub}>
-        {[
-          model.tenant && t.models.ownedBy(model.tenant.name),
-          model.architecture || t.models.kinds[model.source_kind],
-          model.licence,
-        ]
-          .filter(Boolean)
-          .join(" · ")}
+        {model.tenant && `${t.models.ownedBy(model.tenant.name)} · `}
+        {model.architecture ? <ClassName name={model.architecture} /> : t.models.kinds[model.source_kind]}
+        {model.licence && ` · ${model.licence}`}
       </span>
     </div>
   );
