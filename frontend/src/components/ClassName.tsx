@@ -4,7 +4,6 @@ import { Fragment } from "react";
 export function ClassName({ name }: { name: string }) {
   const words = name.split(/(?<=[a-z0-9])(?=[A-Z])/);
   return words.map((word, at) => (
-    // biome-ignore lint/suspicious/noArrayIndexKey: a name's words do not move
     <Fragment key={at}>
       {at > 0 && <wbr />}
       {word}
