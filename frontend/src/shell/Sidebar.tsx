@@ -10,6 +10,9 @@ import classes from "./Sidebar.module.css";
 import { TenantSwitcher } from "./TenantSwitcher";
 import { UserMenu } from "./UserMenu";
 
+/** Whose keyboards have ⌘. */
+const APPLE = /mac|iphone|ipad/i.test(navigator.platform);
+
 export function Sidebar() {
   return (
     <div className={classes.sidebar}>
@@ -22,7 +25,7 @@ export function Sidebar() {
         <IconSearch size={15} stroke={1.6} aria-hidden="true" />
         {t.nav.search}
         <Kbd size="xs" className={classes.kbd}>
-          ⌘K
+          {APPLE ? "⌘K" : "Ctrl K"}
         </Kbd>
       </UnstyledButton>
       <NavLinks />
