@@ -70,20 +70,22 @@ def follow(page: Page, name: str) -> None:
 
 def switch_tenant(page: Page, name: str, shot: str = "") -> None:
     page.get_by_test_id("tenant-switcher").click()
-    _look_open(page, "menuitem", shot)
-    page.get_by_role("menuitem", name=name).first.click()
+    found = page.get_by_role("menuitem", name=name).first
+    _look_open(page, found, shot)
+    found.click()
     expect(page.get_by_test_id("tenant-switcher")).to_contain_text(name)
 
 
 def choose(page: Page, within: Locator, label: str, option: str, shot: str = "") -> None:
     within.get_by_role("combobox", name=label, exact=True).click()
-    _look_open(page, "option", shot)
-    page.get_by_role("listbox", name=label).get_by_role("option", name=option, exact=True).click()
+    found = page.get_by_role("listbox", name=label).get_by_role("option", name=option, exact=True)
+    _look_open(page, found, shot)
+    found.click()
 
 
-def _look_open(page: Page, role: Literal["menuitem", "option"], shot: str) -> None:
+def _look_open(page: Page, entry: Locator, shot: str) -> None:
     if shot:
-        expect(page.get_by_role(role).first).to_be_visible()
+        expect(entry).to_be_visible()
         look(page, shot)
 
 
