@@ -22,8 +22,8 @@ class Paces:
         self._last = _Sum()
 
     def step(self, requests: int, took_s: float) -> None:
-        """One step of at least one request."""
-        self._last = self._sums.setdefault(1 << (requests.bit_length() - 1), _Sum())
+        """One step."""
+        self._last = self._sums.setdefault(1 << max(0, requests.bit_length() - 1), _Sum())
         self._last.steps += 1
         self._last.seconds += took_s
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -36,10 +37,6 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
 }
 
 
-def _empty_table() -> NDArray[np.int32]:
-    return np.zeros(8, dtype=np.int32)
-
-
 @dataclass(slots=True)
 class Clock:
     """When things happened, in seconds of the engine's monotonic clock; None until they did."""
@@ -55,7 +52,7 @@ class Request:
     """A prompt and what was generated so far.
 
     ``tokens`` is prompt plus output. The first ``computed`` of them have K and V in ``blocks``; the request is a
-    decode when exactly one is missing. ``table`` repeats ``blocks`` as an array, with room to grow, for the batches.
+    decode when exactly one is missing. ``table`` repeats ``blocks`` as an array, for the batches.
     ``hashes`` covers the full blocks of ``tokens``, of which the first ``registered`` are findable in the pool.
     ``end_ids`` end the text. ``scores_prompt``: log probabilities of the prompt are still wanted, so its tokens must
     be computed, not found in a cache; ``prompt_scores`` grows with its chunks.
@@ -75,7 +72,7 @@ class Request:
     state: State = State.WAITING
     computed: int = 0
     blocks: list[int] = field(default_factory=list)
-    table: NDArray[np.int32] = field(default_factory=_empty_table)
+    table: array[int] = field(default_factory=lambda: array("i"))
     hashes: list[BlockHash] = field(default_factory=list)
     registered: int = 0
     prompt_scores: list[TokenLogprob | None] = field(default_factory=list)
@@ -117,12 +114,8 @@ class Request:
 
     def hold(self, blocks: Sequence[int]) -> None:
         """Takes over the references on ``blocks``, which follow the ones held."""
-        held, end = len(self.blocks), len(self.blocks) + len(blocks)
-        if end > len(self.table):
-            grown = np.zeros(2 * end, dtype=np.int32)
-            grown[:held] = self.table[:held]
-            self.table = grown
-        self.table[held:end] = blocks
+        del self.table[len(self.blocks) :]
+        self.table.extend(blocks)
         self.blocks += blocks
 
     def extend_hashes(self) -> None:

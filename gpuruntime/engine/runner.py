@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
 from typing import NamedTuple
@@ -30,6 +31,7 @@ class RowResult(NamedTuple):
 
 
 NOTHING = RowResult()
+_NO_BLOCK = array("i", [0])
 
 
 class ModelRunner:
@@ -55,33 +57,32 @@ class ModelRunner:
 
 
 def make_batch(rows: Sequence[Row]) -> StepBatch:
-    """The rows one after another, each with its drafts behind it, and the logits of the last ``wanted`` tokens."""
-    sizes = np.array([row.size for row in rows], dtype=np.int32)
-    begins = np.zeros(len(rows) + 1, dtype=np.int32)
-    np.cumsum(sizes, out=begins[1:])
-    positions = np.array([row.start for row in rows], dtype=np.int32)
-    tokens: list[int] = []
-    for row in rows:
-        tokens += row.request.tokens[row.start : row.start + row.count]
-        tokens += row.drafts
-    used = (-(-(positions + sizes) // BLOCK_TOKENS)).tolist()
-    tables = np.zeros((len(rows), max(used)), dtype=np.int32)
-    for table, width, row in zip(tables, used, rows, strict=True):
-        table[:width] = row.request.table[:width]
-    wanted = np.array([row.wanted for row in rows], dtype=np.int32)
+    """The rows one after another, each with its drafts behind it, and the logits of the last ``wanted`` tokens.
+
+    Without numpy but for the views at the end: after a step that read all weights the processor's caches hold nothing
+    of us, and each function of numpy that is called has to come from memory first.
+    """
+    begins = [0, *accumulate(row.size for row in rows)]
+    used = [-(-(row.start + row.size) // BLOCK_TOKENS) for row in rows]
+    width = max(used)
+    tokens, tables, picked = array("i"), array("i"), array("i")
+    for row, count, end in zip(rows, used, begins[1:], strict=True):
+        tokens.extend(row.request.tokens[row.start : row.start + row.count])
+        tokens.extend(row.drafts)
+        tables.extend(row.request.table[:count])
+        tables.extend(_NO_BLOCK * (width - count))
+        picked.extend(range(end - row.wanted, end))
     return StepBatch(
-        token_ids=np.array(tokens, dtype=np.int32),
-        begins=begins,
-        positions=positions,
-        tables=tables,
-        logits_rows=_last_of_each(begins[1:], wanted),
+        token_ids=_ints(tokens),
+        begins=_ints(array("i", begins)),
+        positions=_ints(array("i", [row.start for row in rows])),
+        tables=_ints(tables).reshape(len(rows), width),
+        logits_rows=_ints(picked),
     )
 
 
-def _last_of_each(ends: Ints, wanted: Ints) -> Ints:
-    """The indexes ``end - wanted .. end - 1`` of each row, one row after another."""
-    total = np.cumsum(wanted, dtype=np.int32)
-    return np.arange(wanted.sum(), dtype=np.int32) + np.repeat(ends - total, wanted)
+def _ints(values: array[int]) -> Ints:
+    return np.frombuffer(values, dtype=np.int32)
 
 
 def _is_plain(row: Row) -> bool:
