@@ -56,6 +56,6 @@ def _places(replica_ids: set[str]) -> dict[str, tuple[str, str, str]]:
             found[replica.id] = (replica.node.id, "", replica.node.name)
     for seat in Seat.objects.filter(replica_id__in=replica_ids).select_related("slice__gpu__node"):
         part, gpu = seat.slice, seat.slice.gpu
-        words = f"{gpu.node.name} / {gpu.name} {gpu.index} / {part.profile}"
+        words = f"{gpu.node.name} / {gpu.index} · {gpu.name} / {part.profile}"
         found[seat.replica_id] = (gpu.node_id, part.id, words[:160])
     return found

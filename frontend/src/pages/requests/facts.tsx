@@ -3,7 +3,7 @@ import type { ExplainedRequest } from "../../api/types";
 import { CopyId } from "../../components/CopyId";
 import type { Fact } from "../../components/Facts";
 import { StatePill } from "../../components/StatePill";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import { integer, NONE, percent } from "../../lib/format";
 import { cost } from "../../lib/money";
 import { classLine } from "../deployments/classLine";
@@ -73,6 +73,11 @@ export function factsOf(request: ExplainedRequest, scope: string): Fact[] {
   ];
 }
 
+/** Node, device and part of it, each as the fleet's page calls it. */
+function placeWords(place: string): string {
+  return place ? place.split(" / ").map(say).join(" / ") : NONE;
+}
+
 /** Which replica, on what, and the decision that placed it there. */
 export function whereOf({ where, summary }: ExplainedRequest, scope: string): Fact[] {
   if (!where.replica) return [{ label: fact.replica, value: words.nowhere }];
@@ -86,7 +91,7 @@ export function whereOf({ where, summary }: ExplainedRequest, scope: string): Fa
         </span>
       ),
     },
-    { label: fact.place, value: where.place || NONE },
+    { label: fact.place, value: placeWords(where.place) },
     { label: fact.slice, value: where.slice ? <CopyId id={where.slice} short /> : NONE },
     {
       label: fact.more,
