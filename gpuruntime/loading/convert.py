@@ -116,7 +116,7 @@ def main(argv: list[str] | None = None) -> int:
         with contextlib.redirect_stdout(sys.stderr):
             convert(arguments.source, arguments.target)
     except (ValueError, OSError, MemoryError) as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(f"{error}\n")
         return 1
     sys.stdout.write(f"{arguments.target}\n")
     return 0

@@ -48,7 +48,7 @@ class Metadata:
         """Raises ``ValueError`` when a key is there with another value than 0 or nothing."""
         for key in keys:
             if self.get(key):
-                raise ValueError(f"{self._named(key)} {_short(self.get(key))} is not supported")
+                raise ValueError(f"{self._named(key)} = {_short(self.get(key))} is not supported")
 
     def _named(self, key: str) -> str:
         return key.replace("{arch}", self.architecture)

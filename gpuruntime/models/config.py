@@ -373,7 +373,7 @@ def _require(raw: Raw, key: str, only: str | bool | None) -> None:
     """Refuses another value of ``key`` than the one the layers implement; absent is that one."""
     value = raw.get(key, only)
     if (value or None) != (only or None):
-        raise UnsupportedModel(f"{key} {value} is not supported; supported: {only}")
+        raise UnsupportedModel(f"{key} = {value} is not supported; supported: {only}")
 
 
 def _join(names: tuple[str, ...]) -> str:

@@ -39,6 +39,9 @@ SPEAKING = (
     ),
     "scheduler/node/slices/words.py",
     *(f"gpuruntime/door/{name}.py" for name in ("admission", "asked", "generate", "replica", "run", "serve")),
+    *(f"gpuruntime/loading/{name}.py" for name in ("convert", "gguf_config", "gguf_tensors", "gguf_tokenizer")),
+    *(f"gpuruntime/loading/{name}.py" for name in ("template", "tokenizer", "weights")),
+    *("gpuruntime/gguf_header.py", "gpuruntime/models/config.py"),
     *("gpuruntime/modelinfo.py", "gpuruntime/openai_checks.py"),
 )
 SILENT = {
@@ -49,7 +52,7 @@ SILENT = {
 SILENT_CALLS = {
     *("debug", "info", "warning", "error", "exception", "log", "execute", "RawSQL", "compile", "OpenApiParameter"),
     *("extend_schema", "extend_schema_view", "extend_schema_field", "TypeError", "KeyError", "RuntimeError", "Func"),
-    *("RedisTimeoutError", "HttpResponse", "StreamingHttpResponse", "say", "basicConfig"),
+    *("RedisTimeoutError", "HttpResponse", "StreamingHttpResponse", "say", "basicConfig", "ArgumentParser", "write"),
 }
 SILENT_ARGUMENTS = {"help_text", "help", "verbose_name", "content_type", "extra"}
 _SAYS_SOMETHING = re.compile(r"[a-z]{2,}.* |[ ].*[a-z]{2,}", re.DOTALL)

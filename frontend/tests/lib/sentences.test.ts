@@ -96,3 +96,18 @@ it("says why a plan was made and why there is no room", () => {
     said("None of 3 GPUs has a place for 1g.10gb (10.5 GB) or more: 2 are full, 1 take nothing new"),
   ).toBe("3 个 GPU 中没有一个能放下 1g.10gb（10.5 GB）或更大的切片：2 个已满，1 个不接收新副本");
 });
+
+it("says what is wrong deep in a model's file", () => {
+  const said = translator(catalogue, {});
+  expect(
+    said(
+      "conversion failed: m.gguf: cannot be converted: tensor blk.0.attn_q.weight has shape [3, 4], the metadata imply [8, 8]",
+    ),
+  ).toBe("转换失败：m.gguf：无法转换：张量 blk.0.attn_q.weight 的形状为 [3, 4]，而元数据要求 [8, 8]");
+  expect(said("conversion failed: m.gguf: cannot be converted: llama.expert_count = 8 is not supported")).toBe(
+    "转换失败：m.gguf：无法转换：不支持 llama.expert_count = 8",
+  );
+  expect(said("/models/m/model.safetensors: tensor lm_head.weight is missing")).toBe(
+    "/models/m/model.safetensors：缺少张量 lm_head.weight",
+  );
+});

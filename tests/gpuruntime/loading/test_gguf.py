@@ -214,8 +214,8 @@ def test_a_wrong_layout_would_be_noticed(tmp_path: Path) -> None:
         ({"blk__9__attn_v__weight": np.ones((32, 64))}, "layers.9.self_attn.v_proj.weight is not known"),
         ({"rope_freqs__weight": np.linspace(1, 9, 8)}, "does not hold the rotation factors of Llama 3"),
         ({"llama__rope__scaling__type": "longrope"}, "rope scaling longrope is not supported"),
-        ({"llama__expert_count": 8}, "llama.expert_count 8 is not supported"),
-        ({"llama__final_logit_softcapping": 30.0}, "llama.final_logit_softcapping 30.0 is not supported"),
+        ({"llama__expert_count": 8}, "llama.expert_count = 8 is not supported"),
+        ({"llama__final_logit_softcapping": 30.0}, "llama.final_logit_softcapping = 30.0 is not supported"),
         ({"pre": "grok-9"}, "tokenizer.ggml.pre grok-9: how it splits text is not known; supported: gpt-2, smollm"),
     ],
 )
