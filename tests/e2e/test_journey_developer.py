@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from helpers.cluster import DEPLOYMENT, Cluster, Person, eventually
-from helpers.console import choose, copied, follow, look, opened
+from helpers.console import LANGUAGE, choose, copied, follow, look, opened
 from helpers.tenancy import (
     Tenancy,
     accept_invitation,
@@ -32,6 +32,8 @@ __all__ = ["browser"]
 
 QUESTION = "What is the capital of France?"
 ANSWER = "The capital of France is Paris."
+CAPITAL = {"en": "Paris", "zh": "法国"}
+"""What answers the question of a fresh key's snippet; the demo's model repeats a Chinese one."""
 KEY = "night shift"
 
 
@@ -86,11 +88,11 @@ def make_key(page: Page, cluster: Cluster) -> str:
     page.get_by_test_id("create-key-form").get_by_label("Name", exact=True).fill(KEY)
     page.get_by_role("button", name="Create key").last.click()
     snippet = copy_code(page, "curl")
-    assert "Paris" in said(shell(snippet))
+    assert CAPITAL[LANGUAGE] in said(shell(snippet))
     token = take_token(page, "developer key")
     assert token in snippet
     row = page.get_by_test_id("keys").get_by_role("row", name=re.compile(KEY))
-    expect(row.get_by_role("button", name=re.compile("Actions for"))).to_be_visible()
+    expect(row.get_by_role("button", name="Actions for")).to_be_visible()
     return token
 
 
@@ -119,9 +121,9 @@ def compare(page: Page, harbour: Harbour) -> None:
     look(page, "playground empty")
     page.get_by_test_id("message").fill(QUESTION)
     page.get_by_test_id("send").click()
-    for side, verdict in ((left, re.compile("^Good$")), (right, re.compile("^Late: "))):
+    for side, verdict in ((left, "Good"), (right, "Late: ")):
         expect(side.get_by_test_id("answer-text")).to_have_text(ANSWER)
-        expect(side.get_by_test_id("verdict")).to_have_text(verdict)
+        expect(side.get_by_test_id("verdict")).to_contain_text(verdict)
         expect(side.get_by_test_id("ttft")).to_have_text(re.compile(r"\d m?s$"))
         expect(side.get_by_test_id("tpot")).to_have_text(re.compile(r"\d m?s$"))
         expect(side.get_by_test_id("tokens")).to_have_text(re.compile(r"^[1-9]\d?$"))
@@ -193,14 +195,17 @@ def explain(page: Page, operator: Person, harbour: Harbour) -> None:
     page.get_by_test_id("side-B").get_by_role("link", name="Explain this request").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("One request explained")
     sentence = page.get_by_test_id("sentence")
-    expect(sentence).to_contain_text(re.compile(r"promised 1(\.0)? ms"))
+    expect(sentence).to_contain_text(re.compile(r"\b1(\.0)? ms"))
     record = operator.get(f"requests/{page.url.rsplit('/', maxsplit=1)[1]}")
     assert (record["verdict"], record["record"]["offered"]) == ("late", True)
-    expect(sentence).to_have_text(record["sentence"])
+    if LANGUAGE == "en":
+        expect(sentence).to_have_text(record["sentence"])
     summary = record["summary"]
     main = page.get_by_role("main")
     expect(main).to_contain_text(f"{harbour.hasty}, contract version 1")
-    expect(main).to_contain_text(f"{summary['prompt_tokens']} prompt ({summary['cached_tokens']} cached)")
+    expect(main).to_contain_text(
+        f"{summary['prompt_tokens']} prompt ({summary['cached_tokens']} cached), {record['record']['completion_tokens']} output"
+    )
     expect(main).to_contain_text("Finn Mole")
     look(page, "developer late request")
 
@@ -216,7 +221,7 @@ def explain(page: Page, operator: Person, harbour: Harbour) -> None:
     page.get_by_role("button", name="Clear filters", exact=True).click()
     good = rows.filter(has_text="Good").first
     good.get_by_role("link").first.click()
-    expect(page.get_by_test_id("sentence")).to_contain_text(re.compile("good|in time|kept", re.IGNORECASE))
+    expect(page.get_by_test_id("sentence")).to_contain_text("In time")
     look(page, "developer good request")
 
 
@@ -228,7 +233,7 @@ def booked(operator: Person, harbour: Harbour) -> int:
 def key_was_used(page: Page, operator: Person, harbour: Harbour) -> None:
     follow(page, "API keys")
     rows = page.get_by_test_id("keys").get_by_role("row")
-    expect(rows.filter(has_text=KEY)).to_contain_text(re.compile(r"\d+ sec\. ago|1 min\. ago"))
+    expect(rows.filter(has_text=KEY)).to_contain_text(re.compile(r"\d+ ?(sec\. ago|秒前)|1 ?(min\. ago|分钟前)"))
     expect(rows.filter(has_text="the admin's own")).to_contain_text("Never")
     keys = operator.get(f"keys?tenant={harbour.tenant.id}")["results"]
     assert {key["name"]: key["last_used_at"] is not None for key in keys} == {KEY: True, "the admin's own": False}
@@ -241,7 +246,7 @@ def key_was_used(page: Page, operator: Person, harbour: Harbour) -> None:
 def not_the_admins(page: Page, harbour: Harbour) -> None:
     """Neither a control nor a typed address nor the API gives a developer what is the admin's."""
     others = page.get_by_test_id("keys").get_by_role("row", name=re.compile("the admin's own"))
-    expect(others.get_by_role("button", name=re.compile("Actions for"))).to_have_count(0)
+    expect(others.get_by_role("button", name="Actions for")).to_have_count(0)
     navigation = page.get_by_role("navigation", name="Main")
     for name in ("Audit", "Fleet", "Decisions", "Tenants"):
         expect(navigation.get_by_role("link", name=name)).to_have_count(0)
@@ -254,7 +259,8 @@ def not_the_admins(page: Page, harbour: Harbour) -> None:
     expect(page.get_by_role("main")).to_contain_text(harbour.deployment)
     expect(page.get_by_test_id("create-deployment")).to_have_count(0)
     page.get_by_test_id("deployment-menu").first.click()
-    expect(page.get_by_role("menuitem")).to_have_text(["Open in playground"])
+    expect(page.get_by_role("menuitem")).to_have_count(1)
+    expect(page.get_by_role("menuitem")).to_have_text("Open in playground")
     look(page, "developer deployment menu")
     page.keyboard.press("Escape")
     look(page, "developer deployments")
