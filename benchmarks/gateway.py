@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -275,7 +275,10 @@ async def drive(port: int, process: psutil.Process, *, streams: int, tokens: int
 
 
 @contextlib.contextmanager
-def processes(home: Path, token: str) -> Iterator[dict[str, tuple[int, psutil.Process]]]:
+def processes(
+    home: Path, token: str, roles: Sequence[str] = TARGETS, script: str = __file__
+) -> Iterator[dict[str, tuple[int, psutil.Process]]]:
+    """By role its port and process; the first is the runtime, and ``script --child ROLE ...`` is each."""
     from berth.embedded.redis import EmbeddedRedis
 
     redis = EmbeddedRedis(home / "redis", append_only=True)
@@ -284,9 +287,9 @@ def processes(home: Path, token: str) -> Iterator[dict[str, tuple[int, psutil.Pr
     upstream = ""
     environment = {**os.environ, "BERTH_HOME": str(home), "DJANGO_SETTINGS_MODULE": "berth.settings"}
     try:
-        for role in TARGETS:
+        for role in roles:
             port_file = home / f"{role}.port"
-            command = [sys.executable, __file__, "--child", role, str(port_file), upstream, redis.url, token]
+            command = [sys.executable, script, "--child", role, str(port_file), upstream, redis.url, token]
             children.append(subprocess.Popen(command, env=environment))
             port = _port(port_file, children[-1])
             upstream = upstream or f"http://127.0.0.1:{port}"
