@@ -53,6 +53,7 @@ export function translator(catalogue: Sentences, words: Record<string, string>):
     for (const template of templates) {
       const values = template.pattern.exec(text);
       if (!values || values.slice(1).some((value) => template.never?.test(value))) continue;
+      if (beginsLater(template, text)) continue;
       const said = fill(template.said, values, depth + 1);
       if (said !== undefined) return said;
     }
@@ -108,6 +109,12 @@ export function translator(catalogue: Sentences, words: Record<string, string>):
     memory.set(text, said);
     return said;
   };
+}
+
+/** Another sentence stands before it ("A is drained: 1 of 2 are ready"): what it begins with is no value of it. */
+function beginsLater(template: Template, text: string): boolean {
+  const at = text.lastIndexOf(": ");
+  return at > 0 && template.pattern.test(text.slice(at + 2));
 }
 
 function compile(english: string, said: string): Template {

@@ -33,6 +33,9 @@ describe("the server's sentences in Chinese", () => {
     expect(say("ready is failed: architecture 'X' is not supported; supported: a, b")).toBe(
       "ready 的状态为“失败”：不支持架构 'X'；支持：a, b",
     );
+    expect(say("Node a is drained: 1 of 2 replicas are ready elsewhere")).toBe(
+      "节点 a 正在排空：2 个副本中有 1 个在别处就绪",
+    );
     expect(say("The runtime ended (exit code 1): out of memory; restart 2 follows 0.5 s later")).toBe(
       "运行时已结束（退出码 1）：out of memory；0.5 s 后进行第 2 次重启".replace("0.5 s 后", "0.5 秒后"),
     );
@@ -104,9 +107,9 @@ it("says what is wrong deep in a model's file", () => {
       "conversion failed: m.gguf: cannot be converted: tensor blk.0.attn_q.weight has shape [3, 4], the metadata imply [8, 8]",
     ),
   ).toBe("转换失败：m.gguf：无法转换：张量 blk.0.attn_q.weight 的形状为 [3, 4]，而元数据要求 [8, 8]");
-  expect(said("conversion failed: m.gguf: cannot be converted: llama.expert_count = 8 is not supported")).toBe(
-    "转换失败：m.gguf：无法转换：不支持 llama.expert_count = 8",
-  );
+  expect(
+    said("conversion failed: m.gguf: cannot be converted: llama.expert_count = 8 is not supported"),
+  ).toBe("转换失败：m.gguf：无法转换：不支持 llama.expert_count = 8");
   expect(said("/models/m/model.safetensors: tensor lm_head.weight is missing")).toBe(
     "/models/m/model.safetensors：缺少张量 lm_head.weight",
   );
