@@ -93,12 +93,16 @@ class Cut:
 
 @dataclass(frozen=True)
 class Board:
-    """One type of GPU. ``sms`` and bandwidth: of the whole GPU, outside MIG. ``evidence``: how well each is known"""
+    """One type of GPU. ``sms`` and bandwidth: of the whole GPU, outside MIG. ``evidence``: how well each is known.
+
+    ``mig_mode_needs_reset``: MIG mode changes with a reset only, and outlives a reboot.
+    """
 
     key: str
     name: str
     pci_device_ids: tuple[str, ...]
     architecture: str
+    mig_mode_needs_reset: bool
     sms: int
     bandwidth_gb_per_s: int
     mig: Cut
@@ -180,6 +184,7 @@ def _board(key: str, row: Mapping[str, Any], parts: tuple[int, ...]) -> Board:
         name=row["name"],
         pci_device_ids=tuple(row["pci_device_ids"]),
         architecture=row["architecture"],
+        mig_mode_needs_reset=row["mig_mode_needs_reset"],
         sms=row["sms"],
         bandwidth_gb_per_s=row["bandwidth_gb_per_s"],
         mig=cut,

@@ -11,12 +11,15 @@ then can be cut as that board can, or it has a name, a memory and equal shares o
     board = "h100-sxm-80gb"
     count = 8               # optional, 1
     kinds = ["whole", "mps"]    # optional, what it can be: all of whole, mig, mps, time-slice
+    mig = true              # optional: MIG mode is on already, as an operator left it
     [[node.gpu]]
     name = "A large one"
     memory_gb = 80
     units = 8               # optional, 1: into how many shares of memory it can be cut
 
-Other tables are not for the agent.
+``mig`` is how a GPU begins, off where the file says nothing. A board that changes MIG mode with a reset only (A30,
+A100) is never switched by Berth: it is offered for MIG or for the rest, and whenever the agent starts it is in the mode
+that the file says. Other tables are not for the agent.
 """
 
 from __future__ import annotations
@@ -31,12 +34,12 @@ from typing import Any
 import psutil
 
 from gpuruntime.protocol import Device, SliceKind
-from scheduler.geometry.boards import UnknownBoard, board
+from scheduler.geometry.boards import Board, UnknownBoard, board
 from scheduler.node.providers.base import Host, ProviderError
+from scheduler.node.providers.kinds import KINDS
 from scheduler.node.slices import words
 
 GB = 1 << 30
-KINDS: tuple[SliceKind, ...] = ("whole", "mig", "mps", "time-slice")
 
 
 def node_names(path: Path) -> list[str]:
@@ -46,16 +49,10 @@ def node_names(path: Path) -> list[str]:
 
 def read_node(path: Path, node: str) -> tuple[list[Device], Host]:
     """The devices of ``node``, by index, and its machine. Raises ``ProviderError``."""
-    nodes = {_text(entry, "name", path): entry for entry in _nodes(path)}
-    if node not in nodes:
-        raise ProviderError(f"{path} has no node {node!r}; it has {', '.join(nodes)}")
-    entry = nodes[node]
-    gpus = entry.get("gpu")
-    if not isinstance(gpus, list) or not gpus:
-        raise ProviderError(f"{path}: node {node!r} has no [[node.gpu]]")
+    entry = _node(path, node)
     devices = [
-        Device(index=index, uuid=f"SIM-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{node}/{index}')}", kind="simulated", **fields)
-        for index, fields in enumerate(fields for gpu in gpus for fields in _gpus(gpu, path))
+        Device(index=index, uuid=_uuid(node, index), kind="simulated", **fields)
+        for index, fields in enumerate(fields for gpu in _gpu_tables(entry, path) for fields in _gpus(gpu, path))
     ]
     host = Host(
         cpu_count=int(_number(entry, "cpu_count", path, os.cpu_count() or 1)),
@@ -64,7 +61,34 @@ def read_node(path: Path, node: str) -> tuple[list[Device], Host]:
     return devices, host
 
 
+def read_modes(path: Path, node: str) -> dict[str, bool]:
+    """MIG mode of the devices of ``node``, by UUID, where the file says it. Raises ``ProviderError``."""
+    said: list[bool | None] = []
+    for gpu in _gpu_tables(_node(path, node), path):
+        said += [_mig(gpu, path)] * int(_number(gpu, "count", path, 1))
+    return {_uuid(node, index): on for index, on in enumerate(said) if on is not None}
+
+
+def _node(path: Path, node: str) -> dict[str, Any]:
+    nodes = {_text(entry, "name", path): entry for entry in _nodes(path)}
+    if node not in nodes:
+        raise ProviderError(f"{path} has no node {node!r}; it has {', '.join(nodes)}")
+    return nodes[node]
+
+
+def _gpu_tables(entry: dict[str, Any], path: Path) -> list[dict[str, Any]]:
+    gpus = entry.get("gpu")
+    if not isinstance(gpus, list) or not gpus:
+        raise ProviderError(f"{path}: node {entry['name']!r} has no [[node.gpu]]")
+    return gpus
+
+
+def _uuid(node: str, index: int) -> str:
+    return f"SIM-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{node}/{index}')}"
+
+
 def _gpus(gpu: dict[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    _mig(gpu, path)
     for _ in range(int(_number(gpu, "count", path, 1))):
         yield _of_board(gpu, path) if "board" in gpu else _by_hand(gpu, path)
 
@@ -78,6 +102,8 @@ def _of_board(gpu: dict[str, Any], path: Path) -> dict[str, Any]:
     except UnknownBoard as error:
         raise ProviderError(f"{path}: {error}") from None
     kinds = _kinds(gpu, path)
+    if found.mig_mode_needs_reset:
+        _check_mode(found, kinds, _mig(gpu, path) or False, path)
     return {
         "name": found.name,
         "memory_bytes": found.memory_bytes,
@@ -93,6 +119,24 @@ def _kinds(gpu: dict[str, Any], path: Path) -> list[SliceKind]:
     if not isinstance(wanted, list) or not wanted or not set(wanted) <= set(KINDS):
         raise ProviderError(f"{path}: 'kinds' is {wanted!r}; it must name some of {', '.join(KINDS)}")
     return [kind for kind in KINDS if kind in wanted]
+
+
+def _check_mode(found: Board, kinds: list[SliceKind], on: bool, path: Path) -> None:
+    """What a GPU is said to be, it must be in the mode that it stays in."""
+    if "mig" in kinds if on else kinds != ["mig"]:
+        return
+    way_out = "name mig in 'kinds', or remove `mig = true`" if on else "add `mig = true`"
+    is_now = f"its MIG mode is {'on' if on else 'off'} and changes with a reset only"
+    raise ProviderError(f"{path}: 'kinds' leaves {found.key} nothing to be, as {is_now}; {way_out}")
+
+
+def _mig(gpu: dict[str, Any], path: Path) -> bool | None:
+    on = gpu.get("mig")
+    if on is not None and not isinstance(on, bool):
+        raise ProviderError(f"{path}: 'mig' is {on!r}; it must be true or false")
+    if on is not None and "board" not in gpu:
+        raise ProviderError(f"{path}: 'mig' is for a GPU with a board; remove it here")
+    return on
 
 
 def _by_hand(gpu: dict[str, Any], path: Path) -> dict[str, Any]:

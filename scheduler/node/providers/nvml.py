@@ -19,14 +19,15 @@ from gpuruntime.protocol import Device, SliceKind
 from scheduler.geometry.boards import board
 from scheduler.node.providers.base import Host, MigMode, ProviderError, ProviderName, Resident
 from scheduler.node.providers.cpu import memory_limit_bytes
+from scheduler.node.providers.kinds import KINDS, of_the_other_mode, until_reset
 from scheduler.node.providers.nvml_cutter import NvmlCutter
 from scheduler.node.providers.nvml_health import Signals, XidEvents
 from scheduler.node.providers.nvml_layout import usable_and_used
 from scheduler.node.providers.nvml_permissions import GRANTS, Capability, Permissions
 from scheduler.node.providers.nvml_session import Gpu, GpuLost, Session, SessionDown, said
 from scheduler.node.providers.nvml_use import Use
+from scheduler.node.slices import words
 
-KINDS: tuple[SliceKind, ...] = ("whole", "mig", "mps", "time-slice")
 _ATTEMPTS = 2  # a session that went with its driver is opened again at once
 
 
@@ -146,21 +147,17 @@ class NvmlProvider:
         if mode is None:
             return {"mig": "the driver offers no MIG on this GPU", **self._no_mps(gpu)}
         if mode.current != mode.pending:
-            after = f"MIG mode turns {'on' if mode.pending else 'off'} with the next reset"
-            return dict.fromkeys(KINDS, f"{after}: `nvidia-smi --gpu-reset -i {gpu.uuid}`, with nothing on the GPU")
-        stays = self._why_mode_stays(gpu, mode)
-        other_mode: tuple[SliceKind, ...] = tuple(kind for kind in KINDS if (kind == "mig") != mode.current)
-        kept = dict.fromkeys(other_mode, stays) if stays else {}
+            return until_reset(mode, f"`nvidia-smi --gpu-reset -i {gpu.uuid}`, with nothing on the GPU")
+        kept = of_the_other_mode(mode, self._why_mode_stays(gpu, mode))
         return self._no_mig(gpu) | ({} if mode.current else self._no_mps(gpu)) | kept
 
     def _why_mode_stays(self, gpu: Gpu, mode: MigMode) -> str:
-        is_now = f"MIG mode is {'on' if mode.current else 'off'}"
         if self._may_not("switch"):
-            return f"{is_now}, and {GRANTS['switch'].format(uuid=gpu.uuid)}"
+            return f"MIG mode is {'on' if mode.current else 'off'}, and {GRANTS['switch'].format(uuid=gpu.uuid)}"
         if not gpu.resetless_mig:
             switch = f"nvidia-smi -i {gpu.uuid} -mig {int(not mode.current)}"
             reset = f"nvidia-smi --gpu-reset -i {gpu.uuid}"
-            return f"{is_now}, and this GPU changes it only with a reset: `{switch}`, then `{reset}`"
+            return words.mode_needs_reset(mode.current, f"`{switch}`, then `{reset}`")
         return ""
 
     def _no_mig(self, gpu: Gpu) -> dict[SliceKind, str]:

@@ -1,7 +1,7 @@
 """What is cut on simulated GPUs: the rules of the real boards over one JSON file, each call as slow as hardware.
 
 The file outlives the agent. A reboot (another boot id) takes what a reboot takes: every instance, and MIG mode where
-the board keeps it in its driver; an Ampere board keeps it in its own memory, and takes up a mode that was pending.
+the board keeps it in its driver; one that changes it with a reset only keeps it, and takes up a mode that was pending.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -49,8 +49,9 @@ class _State(msgspec.Struct, kw_only=True):
 
 
 class SimulatedCutter:
-    """``boards``: of the devices that can be cut, by UUID; ``uuids``: of all, by index. ``residents``: who runs there,
-    which a driver would know. ``between``: called between the two halves of a making or a removal.
+    """``boards``: of the devices that can be cut, by UUID; ``uuids``: of all, by index. ``modes``: MIG mode as an
+    operator left it, by UUID. ``residents``: who runs there, which a driver would know. ``between``: called between the
+    two halves of a making or a removal.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class SimulatedCutter:
         injected: Injected,
         *,
         boot: str,
+        modes: Mapping[str, bool] | None = None,
         ask_s: float = ASK_S,
         change_s: float = CHANGE_S,
     ) -> None:
@@ -73,12 +75,30 @@ class SimulatedCutter:
         self._xids_told = len(injected.read().xids)
         self.residents: tuple[Resident, ...] = ()
         self.between: Callable[[], None] = lambda: None
+        if modes:
+            self._begin(modes)
+
+    def _begin(self, modes: Mapping[str, bool]) -> None:
+        """The modes of the fleet file: once for good where a GPU takes them up at once, else at each start."""
+        with self._locked() as state:
+            for device_uuid, on in modes.items():
+                known = state.gpus.get(device_uuid)
+                is_so = known is not None and (known.mig, known.pending) == (on, on)
+                if known is None or (self._keeps_mode(device_uuid) and not is_so and not known.made):
+                    state.gpus[device_uuid] = _Gpu(mig=on, pending=on)
+            self._save(state)
 
     # --- modes ----------------------------------------------------------------------------------------------------
 
     def mig_mode(self, device_uuid: str) -> MigMode:
         with self._state(device_uuid) as (_, gpu):
             return MigMode(current=gpu.mig, pending=gpu.pending)
+
+    def modes(self, device_uuids: Iterable[str]) -> dict[str, MigMode]:
+        """As ``mig_mode``, for a listing of devices: of several, at once, and of lost ones as well."""
+        with self._locked() as state:
+            gpus = {name: state.gpus.get(name, _Gpu()) for name in device_uuids}
+        return {name: MigMode(current=gpu.mig, pending=gpu.pending) for name, gpu in gpus.items()}
 
     def set_mig_mode(self, device_uuid: str, enabled: bool) -> MigMode:
         with self._state(device_uuid, change=True) as (state, gpu):
@@ -212,10 +232,14 @@ class SimulatedCutter:
         signals = self._injected.read().signals
         if any(s.lost for name, s in signals.items() if self._named(name) == device_uuid):
             raise CutError(CutCode.LOST, "GPU is lost (15)")
+        with self._locked() as state:
+            yield state, state.gpus.setdefault(device_uuid, _Gpu())
+
+    @contextmanager
+    def _locked(self) -> Iterator[_State]:
         with self._path.with_suffix(".lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            state = self._load()
-            yield state, state.gpus.setdefault(device_uuid, _Gpu())
+            yield self._load()
 
     def _load(self) -> _State:
         try:
@@ -236,7 +260,7 @@ class SimulatedCutter:
     def _keeps_mode(self, device_uuid: str) -> bool:
         """Whether the board itself keeps MIG mode, over a reboot, and changes it only with one."""
         key = self._boards.get(device_uuid)
-        return key is not None and board(key).architecture == "ampere"
+        return key is not None and board(key).mig_mode_needs_reset
 
     def _named(self, device: str | int) -> str:
         """The UUID of a device that was named by it or by its index."""

@@ -43,6 +43,18 @@ def needs_reset(gpu: str, enable: bool) -> str:
     return f"{gpu} leaves MIG mode with its next reset only: reset the GPU, or reboot the node"
 
 
+def mode_waits(on: bool, reset: str) -> str:
+    if on:
+        return f"MIG mode turns on with the next reset: {reset}"
+    return f"MIG mode turns off with the next reset: {reset}"
+
+
+def mode_needs_reset(on: bool, switch: str) -> str:
+    if on:
+        return f"MIG mode is on, and this GPU changes it only with a reset: {switch}"
+    return f"MIG mode is off, and this GPU changes it only with a reset: {switch}"
+
+
 def not_idle(gpu: str) -> str:
     return f"{gpu} changes its MIG mode once nothing runs on it"
 

@@ -66,7 +66,8 @@ def _profile(found: Profile, units: int) -> str:
 def _board(found: Board, number: int) -> str:
     return (
         f'    {{.key = "{found.key}", .name = "{found.name}", .pci_device = 0x{found.pci_device_ids[0]},'
-        f" .architecture = {ARCHITECTURES[found.architecture]}, .units = {found.mig.units}, .sms = {found.sms},"
+        f" .architecture = {ARCHITECTURES[found.architecture]}, .mode_needs_reset = {int(found.mig_mode_needs_reset)},"
+        f" .units = {found.mig.units}, .sms = {found.sms},"
         f" .ofas = {found.mig.ofas}, .memory_mib = {found.memory_mib}, .profile_count = {len(found.mig.profiles)},"
         f" .profiles = PROFILES_{number}}}"
     )

@@ -10,7 +10,7 @@ const profile_t *profile_of(const gpu_t *gpu, const instance_t *instance) {
     return &board_of(gpu)->profiles[instance->profile];
 }
 
-bool mig_is_resetless(const gpu_t *gpu) { return gpu->board >= 0 && gpu->architecture >= NVML_DEVICE_ARCH_HOPPER; }
+bool mig_is_resetless(const gpu_t *gpu) { return gpu->board >= 0 && !board_of(gpu)->mode_needs_reset; }
 
 const profile_t *profile_with_id(const gpu_t *gpu, uint32_t id) {
     const board_t *board = board_of(gpu);

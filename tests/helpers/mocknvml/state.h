@@ -34,7 +34,7 @@ typedef struct {
 
 typedef struct {
     const char *key, *name;
-    uint32_t pci_device, architecture, units, sms, ofas, profile_count;
+    uint32_t pci_device, architecture, mode_needs_reset, units, sms, ofas, profile_count;
     uint64_t memory_mib;
     const profile_t *profiles;
 } board_t;

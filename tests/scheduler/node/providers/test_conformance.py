@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ MAKERS = [
     if (make := getattr(cutters, name, None)) is not None
 ]
 AMPERE, HOPPER = "a100-40gb", "h100-sxm-80gb"
+RESET = {"a30-24gb", "a100-40gb", "a100-80gb"}  # Ampere
 CUT = [key for key, found in boards().items() if found.mig.profiles]
 PID = os.getpid()
 
@@ -210,6 +212,40 @@ def test_ampere_takes_up_its_mode_with_a_reboot_and_keeps_it(make: Maker, tmp_pa
     rig.reboot()
     assert rig.cutter.mig_mode(uuid).current
     assert rig.cutter.instances(uuid) == []
+
+
+@pytest.mark.parametrize("key", CUT)
+def test_what_needs_a_reset_is_not_offered(make: Maker, tmp_path: Path, key: str) -> None:
+    """Which ends everything on the GPU: nobody decides that but an operator."""
+    rig = make(tmp_path, key)
+    uuid, all_kinds = rig.uuids[0], ["whole", "mig", "mps", "time-slice"]
+
+    def offered() -> list[str]:
+        first, second = rig.provider.devices([])
+        assert second.kinds == (["whole", "mps", "time-slice"] if key in RESET else all_kinds)
+        assert set(first.kinds) | set(first.unable) == set(all_kinds)
+        assert not set(first.kinds) & set(first.unable)
+        assert all("reset" in why for why in first.unable.values())
+        return list(first.kinds)
+
+    assert offered() == (["whole", "mps", "time-slice"] if key in RESET else all_kinds)
+    rig.cutter.set_mig_mode(uuid, True)
+    assert offered() == ([] if key in RESET else all_kinds)
+    rig.reboot()
+    assert offered() == (["mig"] if key in RESET else all_kinds)
+
+
+@pytest.mark.parametrize("key", CUT)
+def test_how_busy_a_gpu_in_mig_mode_is(make: Maker, tmp_path: Path, key: str) -> None:
+    """Measured, or nobody knows; never a figure that nobody measured."""
+    rig = make(tmp_path, key)
+    uuid = on(rig)
+    rig.cutter.create(uuid, board(key).mig.profiles[0].id or 0, 0)
+    rig.provider.devices([])
+    time.sleep(0.11)
+    found = rig.provider.devices([])[0].utilisation
+    unknown = key in RESET and rig.provider.name == "nvml"
+    assert found == (None if unknown else 0.0)
 
 
 def test_a_mode_does_not_change_under_what_is_there(make: Maker, tmp_path: Path) -> None:

@@ -42,6 +42,10 @@ def test_every_example_describes_its_nodes(path: Path) -> None:
         ('board = "h100"', "no GPU type 'h100'; known are a30-24gb"),
         ('board = "h200-141gb"\nunits = 8', "takes units from the table; remove it here"),
         ('board = "a30-24gb"\nkinds = ["half"]', "it must name some of whole, mig, mps, time-slice"),
+        ('board = "a30-24gb"\nkinds = ["mig"]', "its MIG mode is off and changes with a reset only; add `mig = true`"),
+        ('board = "a100-40gb"\nkinds = ["whole"]\nmig = true', "name mig in 'kinds', or remove `mig = true`"),
+        ('board = "a30-24gb"\nmig = 1', "'mig' is 1; it must be true or false"),
+        ('name = "x"\nmemory_gb = 8\nmig = true', "'mig' is for a GPU with a board"),
         ('name = "x"', "'memory_gb' is None; it must be a number above 0"),
     ],
 )
@@ -57,6 +61,42 @@ def test_a_board_is_what_the_file_lets_it_be(tmp_path: Path) -> None:
     path.write_text(f'{HEAD}[[node.gpu]]\nboard = "a30-24gb"\nkinds = ["mps", "whole"]\n')
     (device,) = read_node(path, "n")[0]
     assert (device.kinds, sorted(device.unable)) == (["whole", "mps"], ["mig", "time-slice"])
+
+
+def provider_of(folder: Path, gpu: str) -> SimulatedProvider:
+    (folder / "fleet.toml").write_text(f"{HEAD}[[node.gpu]]\n{gpu}\n")
+    return SimulatedProvider(node="n", path=folder / "fleet.toml", state=folder)
+
+
+def test_an_operator_has_switched_mig_mode_on(tmp_path: Path) -> None:
+    provider = provider_of(tmp_path, 'board = "a30-24gb"\nmig = true')
+    (device,) = provider.devices([])
+    assert device.kinds == ["mig"]
+    assert "say `mig = false` of it in the fleet file" in device.unable["whole"]
+    assert provider.cutter is not None
+    made = provider.cutter.create(device.uuid, 14, 2)
+    # Nobody resets a GPU that has an instance; without one the file decides when the agent starts.
+    again = provider_of(tmp_path, 'board = "a30-24gb"\nmig = false')
+    assert again.devices([])[0].kinds == ["mig"]
+    provider.cutter.destroy(device.uuid, made.gi_id)
+    again = provider_of(tmp_path, 'board = "a30-24gb"\nmig = false')
+    assert again.devices([])[0].kinds == ["whole", "mps", "time-slice"]
+    assert again.cutter is not None
+    assert not again.cutter.mig_mode(device.uuid).current
+    assert SimulatedProvider(node="n", path=tmp_path / "fleet.toml").devices([])[0].kinds == again.devices([])[0].kinds
+
+
+def test_where_it_needs_no_reset_the_mode_is_only_how_it_begins(tmp_path: Path) -> None:
+    gpu = 'board = "h100-sxm-80gb"\nmig = true'
+    provider = provider_of(tmp_path, gpu)
+    (device,) = provider.devices([])
+    assert device.kinds == ["whole", "mig", "mps", "time-slice"]
+    assert provider.cutter is not None
+    assert provider.cutter.mig_mode(device.uuid).current
+    provider.cutter.set_mig_mode(device.uuid, False)
+    again = provider_of(tmp_path, gpu).cutter
+    assert again is not None
+    assert not again.mig_mode(device.uuid).current
 
 
 def test_tables_for_others_are_left_to_them(tmp_path: Path) -> None:
