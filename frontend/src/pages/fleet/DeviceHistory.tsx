@@ -65,6 +65,7 @@ function Charts({ gpu, points, minutes }: ChartsProps) {
   const end = Math.floor(Date.now() / 1000);
   const span: [number, number] = [end - minutes * 60, end];
   const measured = {
+    utilisation: points.some((p) => p.utilisation !== null),
     temperature: points.some((p) => p.temperature_c !== null),
     power: points.some((p) => p.power_w !== null),
   };
@@ -83,15 +84,21 @@ function Charts({ gpu, points, minutes }: ChartsProps) {
         ]}
         limit={{ label: words.capacity(bytes(gpu.memory_measured_bytes)), value: gpu.memory_measured_bytes }}
       />
-      <ChartPanel
-        title={words.utilisation}
-        hint={words.utilisationHint}
-        data={column((p) => p.utilisation)}
-        span={span}
-        format={percent}
-        yMax={1}
-        series={[{ label: words.utilisation, color: "accent", kind: "area" }]}
-      />
+      {measured.utilisation ? (
+        <ChartPanel
+          title={words.utilisation}
+          hint={words.utilisationHint}
+          data={column((p) => p.utilisation)}
+          span={span}
+          format={percent}
+          yMax={1}
+          series={[{ label: words.utilisation, color: "accent", kind: "area" }]}
+        />
+      ) : (
+        <p className="muted" data-testid="unmeasured-use">
+          {t.fleet.device.unmeasuredUse}
+        </p>
+      )}
       {measured.temperature && (
         <ChartPanel
           title={words.temperature}

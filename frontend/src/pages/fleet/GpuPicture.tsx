@@ -133,7 +133,11 @@ function Figures({ gpu }: { gpu: MapGpu }) {
   const words = t.fleet.device;
   return (
     <span className={`${classes.figures} num`}>
-      <span title={words.utilisation}>{percent(gpu.utilisation)}</span>
+      {gpu.utilisation === null ? (
+        <span title={words.unmeasuredUse}>{words.notMeasured}</span>
+      ) : (
+        <span title={words.utilisation}>{percent(gpu.utilisation)}</span>
+      )}
       {gpu.temperature_c !== null && <span title={words.temperature}>{integer(gpu.temperature_c)} °C</span>}
       {gpu.power_w !== null && <span title={words.power}>{integer(gpu.power_w)} W</span>}
     </span>

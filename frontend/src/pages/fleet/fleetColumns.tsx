@@ -132,11 +132,12 @@ export const GPU_COLUMNS: Column<MapGpu>[] = [
   },
   {
     id: "utilisation",
-    accessorFn: (d) => d.utilisation,
+    accessorFn: (d) => d.utilisation ?? -1,
     header: words.utilisation,
     sortFn: "basic",
     meta: { end: true, hide: "phone" },
-    cell: ({ row }) => percent(row.original.utilisation),
+    cell: ({ row: { original: d } }) =>
+      d.utilisation === null ? <span className="muted">{words.unmeasured}</span> : percent(d.utilisation),
   },
   {
     id: "temperature",
