@@ -22,7 +22,8 @@ export const NAMES_AT_MOST = 50;
 const LISTS: Record<Named, (query: Asked) => Promise<Page<Name>>> = {
   deployment: (query) => unwrap(api.GET("/api/v1/deployments", { params: { query } })),
   key: (query) => unwrap(api.GET("/api/v1/keys", { params: { query } })),
-  node: ({ tenant: _, ...query }) => unwrap(api.GET("/api/v1/nodes", { params: { query } })),
+  node: ({ tenant: _, ...query }) =>
+    unwrap(api.GET("/api/v1/nodes", { params: { query: { ...query, devices: false } } })),
 };
 
 const ONES: Record<Named, (id: string) => Promise<Name>> = {

@@ -1,7 +1,7 @@
 import { type RefObject, startTransition, useEffect, useRef, useState } from "react";
 
 /** Before it is scrolled to, so that it is there when it is. */
-const AHEAD = "900px 0px";
+const AHEAD = "500px 0px";
 
 /** Whether an element is near the screen: what is far away on a long page need not be drawn. */
 export function useNear<T extends HTMLElement>(

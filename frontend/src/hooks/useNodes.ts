@@ -7,7 +7,7 @@ import { useRefresh } from "./useRefresh";
 /** Agents report every 5 s; that is how old the figures of a device may be. */
 const REPORT_MS = 5_000;
 
-/** Every node with its devices and who sits there. Operators only. */
+/** Every node, without its devices: the map has those. Operators only. */
 export function useNodes(enabled = true) {
   return useQuery({
     queryKey: ["nodes", "list"],
@@ -15,7 +15,7 @@ export function useNodes(enabled = true) {
     refetchInterval: REPORT_MS,
     queryFn: () =>
       collect((cursor) =>
-        unwrap(api.GET("/api/v1/nodes", { params: { query: { cursor, page_size: WHOLE } } })),
+        unwrap(api.GET("/api/v1/nodes", { params: { query: { cursor, page_size: WHOLE, devices: false } } })),
       ),
   });
 }

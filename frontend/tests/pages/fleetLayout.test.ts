@@ -221,12 +221,14 @@ describe("nodes", () => {
   });
 
   it("are found by device and deployment, and sorted as people count", () => {
-    const devices = [
-      { name: "A100", seats: [{ deployment_name: "chat-model" }] },
-    ] as unknown as Node["devices"];
-    const nodes = [node("gpu-10", { devices }), node("gpu-2"), node("a-new-one", { last_seen_at: null })];
-    expect(filterNodes(nodes, "CHAT", undefined).map((n) => n.name)).toEqual(["gpu-10"]);
-    expect(filterNodes(nodes, "", "waiting").map((n) => n.name)).toEqual(["a-new-one"]);
+    const nodes = [node("gpu-10"), node("gpu-2"), node("a-new-one", { last_seen_at: null })];
+    const used = gpu("g", "gpu-10", [segment("slice", 0, 4, [seat("chat-model", 4)])], { name: "A100" });
+    const onNode = byNode([{ ...used, node: { id: nodes[0]?.id ?? "", name: "gpu-10" } }]);
+    const found = (q: string, state?: string) => filterNodes(nodes, onNode, q, state).map((n) => n.name);
+    expect(found("CHAT")).toEqual(["gpu-10"]);
+    expect(found("a100")).toEqual(["gpu-10"]);
+    expect(found("gpu-")).toEqual(["gpu-10", "gpu-2"]);
+    expect(found("", "waiting")).toEqual(["a-new-one"]);
     expect(byName(nodes).map((n) => n.name)).toEqual(["gpu-2", "gpu-10", "a-new-one"]);
   });
 });

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import django_filters
+from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import mixins
 from rest_framework.decorators import action
@@ -36,6 +37,12 @@ class NodeFilter(django_filters.FilterSet):
     name = django_filters.CharFilter()
     cordoned = django_filters.BooleanFilter()
     draining = django_filters.BooleanFilter(field_name="drain_requested_at", lookup_expr="isnull", exclude=True)
+    devices = django_filters.BooleanFilter(
+        method="_with_devices", help_text="false: leaves `devices` empty; the map of the fleet has them in less"
+    )
+
+    def _with_devices(self, rows: QuerySet[Node], name: str, value: bool) -> QuerySet[Node]:
+        return rows if value else selectors.without_devices(rows)
 
 
 class NodeView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[Node]):

@@ -26,6 +26,11 @@ def nodes() -> QuerySet[Node]:
     return Node.objects.prefetch_related(Prefetch("gpus", queryset=devices().order_by("index")))
 
 
+def without_devices(rows: QuerySet[Node]) -> QuerySet[Node]:
+    """Of ``nodes``: as if they had none, for who asks of the nodes alone. A thousand devices cost a second."""
+    return rows.prefetch_related(None).prefetch_related(Prefetch("gpus", queryset=Gpu.objects.none()))
+
+
 def devices() -> QuerySet[Gpu]:
     """``units_free``: units that no slice owns."""
     taken = SliceUnit.objects.filter(gpu=OuterRef("pk")).order_by().values("gpu").annotate(n=Count("id")).values("n")

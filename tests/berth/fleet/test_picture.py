@@ -145,3 +145,13 @@ def test_a_thousand_gpus_take_a_handful_of_queries() -> None:
     # Options are read anew every 5 s, in whichever request it falls.
     assert len([query for query in queries if OptionValue._meta.db_table not in query["sql"]]) <= 8
     assert answer.json()["totals"]["replicas"] == 3000
+
+
+def test_nodes_are_listed_without_their_devices_where_those_are_not_asked_for() -> None:
+    gpu = make_node(None, h100()).gpus.get()
+    seat(gpu, "1g.10gb", 0)
+    client = World().client("operator")
+    whole = client.get(url("nodes")).json()["results"]
+    without = client.get(url("nodes"), {"devices": "false"}).json()["results"]
+    assert [one["id"] for one in whole[0]["devices"]] == [gpu.id]
+    assert without == [one | {"devices": []} for one in whole]

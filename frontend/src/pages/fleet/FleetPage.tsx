@@ -46,9 +46,11 @@ export function FleetPage() {
   const view: View = VIEWS.find((one) => one === search.view) ?? "map";
   const by: ColourBy = search.by === "tenant" ? "tenant" : "deployment";
   const q = search.q ?? "";
+  const onNode = useMemo(() => map.data && byNode(map.data.gpus), [map.data]);
   const shown = useMemo(
-    () => nodes.data && byName(filterNodes(nodes.data, q, search.state)),
-    [nodes.data, q, search.state],
+    // A text may be of a device, and those come with the map
+    () => (q && !onNode ? undefined : nodes.data && byName(filterNodes(nodes.data, onNode, q, search.state))),
+    [nodes.data, onNode, q, search.state],
   );
 
   if (!operator) {
@@ -121,6 +123,7 @@ export function FleetPage() {
           shown={shown}
           all={nodes.data ?? []}
           gpus={map.data?.gpus}
+          onNode={onNode}
           view={view}
           by={by}
           add={add}
@@ -136,6 +139,7 @@ interface ShownProps {
   shown: Node[] | undefined;
   all: Node[];
   gpus: MapGpu[] | undefined;
+  onNode: ReadonlyMap<string, MapGpu[]> | undefined;
   view: View;
   by: ColourBy;
   add: React.ReactNode;
@@ -157,14 +161,13 @@ function useColours(gpus: MapGpu[], by: ColourBy): Map<string, number> {
   return kept.current ?? colours;
 }
 
-function Shown({ shown, all, gpus, view, by, add, clear }: ShownProps) {
+function Shown({ shown, all, gpus, onNode, view, by, add, clear }: ShownProps) {
   const colours = useColours(gpus ?? NO_GPUS, by);
   const { handlers, card } = useSegmentCard(gpus ?? NO_GPUS);
   const picture = useCallback(
     (gpu: MapGpu) => <GpuPicture key={gpu.id} gpu={gpu} by={by} colours={colours} handlers={handlers} />,
     [by, colours, handlers],
   );
-  const onNode = useMemo(() => gpus && byNode(gpus), [gpus]);
   const rows = useMemo(() => {
     const those = onNode && shown?.flatMap((node) => onNode.get(node.id) ?? NO_GPUS);
     return { gpus: those, seats: those && seatRows(those) };

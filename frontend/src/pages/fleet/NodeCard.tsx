@@ -7,9 +7,13 @@ import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 import { DrainProgress } from "./DrainProgress";
 import classes from "./Fleet.module.css";
+import { seatsOf } from "./layout";
 import { NodeFacts, NodePill } from "./NodeFacts";
 import { NodeMenu } from "./NodeMenu";
 import { nodeState } from "./nodeState";
+
+/** In px, for devices that are on their way: about four rows of them, so that few nodes are near a screen. */
+const UNKNOWN = 620;
 
 interface Props {
   node: Node;
@@ -38,16 +42,18 @@ export const NodeCard = memo(function NodeCard({ node, gpus, picture, near: atFi
             {node.name}
           </Link>
         </h2>
-        {near && <Head node={node} />}
+        {near && <Head node={node} gpus={gpus} />}
       </div>
       <div className={classes.nodeBody}>
         {near ? (
           <Body node={node} gpus={gpus} picture={picture} />
         ) : (
           <div className={classes.devices}>
-            {node.devices.map((device) => (
-              <div key={device.id} className={classes.place} />
-            ))}
+            {gpus ? (
+              gpus.map((gpu) => <div key={gpu.id} className={classes.place} />)
+            ) : (
+              <Skeleton height={UNKNOWN} />
+            )}
           </div>
         )}
       </div>
@@ -55,13 +61,14 @@ export const NodeCard = memo(function NodeCard({ node, gpus, picture, near: atFi
   );
 });
 
-function Head({ node }: { node: Node }) {
+function Head({ node, gpus }: Pick<Props, "node" | "gpus">) {
+  const taken = gpus?.some((gpu) => seatsOf(gpu).length > 0) ?? true;
   return (
     <>
       <NodePill node={node} />
       <NodeFacts node={node} />
       <div className={classes.nodeMenu}>
-        <NodeMenu node={node} />
+        <NodeMenu node={node} taken={taken} />
       </div>
     </>
   );
@@ -73,7 +80,7 @@ function Body({ node, gpus, picture }: Omit<Props, "near">) {
       {nodeState(node) === "silent" && <p className={classes.notice}>{t.fleet.node.silentText}</p>}
       <DrainProgress node={node} />
       {gpus?.length === 0 && <p className={classes.quiet}>{t.fleet.node.noDevices}</p>}
-      <div className={classes.devices}>{gpus ? gpus.map(picture) : <Skeleton height={120} />}</div>
+      <div className={classes.devices}>{gpus ? gpus.map(picture) : <Skeleton height={UNKNOWN} />}</div>
     </>
   );
 }

@@ -18,14 +18,15 @@ const ICON = { size: 15, stroke: 1.6 };
 
 interface Props {
   node: Node;
+  /** Something runs there. */
+  taken: boolean;
   onRemoved?: () => void;
 }
 
 /** What an operator may do to a node. */
-export function NodeMenu({ node, onRemoved }: Props) {
+export function NodeMenu({ node, taken, onRemoved }: Props) {
   const [verb, setVerb] = useState<NodeVerb | "domain" | null>(null);
   const words = t.fleet.actions;
-  const taken = node.devices.some((device) => device.seats.length > 0);
   return (
     <>
       <ObjectMenu label={words.menu(node.name)} width={200} testId="node-menu">

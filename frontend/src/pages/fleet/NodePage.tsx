@@ -68,6 +68,7 @@ function Shown({ node }: { node: Node }) {
       >
         <NodeMenu
           node={node}
+          taken={node.devices.some((device) => device.seats.length > 0)}
           onRemoved={() => navigate({ to: "/t/$scope/fleet", params: { scope: current?.slug ?? "" } })}
         />
       </PageHeader>

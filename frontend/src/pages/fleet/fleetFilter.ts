@@ -1,12 +1,20 @@
-import type { Node } from "../../api/fleet";
+import type { MapGpu, Node } from "../../api/fleet";
+import { seatsOf } from "./layout";
 import { nodeState } from "./nodeState";
 
-/** Nodes in the state whose name, devices or deployments contain the text. */
-export function filterNodes(nodes: Node[], q: string, state: string | undefined): Node[] {
+/** Nodes in the state whose name, devices or deployments contain the text; `onNode`: the devices of each. */
+export function filterNodes(
+  nodes: Node[],
+  onNode: ReadonlyMap<string, MapGpu[]> | undefined,
+  q: string,
+  state: string | undefined,
+): Node[] {
   const wanted = q.trim().toLowerCase();
   return nodes.filter((node) => {
     if (state && nodeState(node) !== state) return false;
-    const names = node.devices.flatMap((d) => [d.name, ...d.seats.map((s) => s.deployment_name)]);
+    if (!wanted) return true;
+    const gpus = onNode?.get(node.id) ?? [];
+    const names = gpus.flatMap((gpu) => [gpu.name, ...seatsOf(gpu).map((seat) => seat.deployment_name)]);
     return [node.name, ...names].some((name) => name.toLowerCase().includes(wanted));
   });
 }
