@@ -2,17 +2,16 @@
 
     python benchmarks/console_interaction.py [--only operator,fleet,tenant] [--runs 10] [--json FILE] [--check]
 
-A control plane with PostgreSQL and Redis, no model, and headless Chromium, which draws without a graphics card. Exit
-code 1 with ``--check`` when the 95th percentile of an answer is above 100 ms: from the input to the paint that shows the
-page's own response, which may be a skeleton. *data*: until what it waits for is there; *busy*: the longest time in which
-no other input would have been answered.
+A control plane with PostgreSQL and Redis, no model, and headless Chromium, which draws without a graphics card.
+*answer*: from the input to the paint that shows the page's own response, which may be a skeleton; *data*: until what it
+waits for is there; *busy*: the longest time in which another input would have had to wait. Exit code 1 with ``--check``
+when the 95th percentile of an answer is above 100 ms.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
 from playwright.sync_api import Page
 
 from benchmarks.common.console_house import ADMIN, OPERATOR, PASSWORD, TENANT, Console, console_house
-from benchmarks.common.interactions import Interaction, chromium, measure, open_console
+from benchmarks.common.interactions import QUIET, Interaction, at_rest, chromium, measure, open_console, until
 from benchmarks.common.report import add_only, conclude, end_on_signals, options_parser, say
 
 TARGET_MS = 100.0
 LETTER_MS = 80
 ROWS = "[...document.querySelectorAll('main tbody tr[data-row]')]"
-QUIET = "!document.querySelector('main [aria-busy=true]')"
 
 
 def at(path: str) -> Callable[[Page], None]:
@@ -36,8 +34,7 @@ def at(path: str) -> Callable[[Page], None]:
 
     def go(page: Page) -> None:
         page.goto(f"{page.url.split('/t/')[0]}/t/{page.url.split('/t/')[1].split('/')[0]}/{path}")
-        page.get_by_role("heading", level=1).wait_for()
-        page.wait_for_load_state("networkidle")
+        at_rest(page)
 
     return go
 
@@ -49,7 +46,7 @@ def back_to(name: str) -> Callable[[Page], None]:
         page.keyboard.press("Escape")
         link(page, name).click()
         page.locator("h1", has_text=name).wait_for()
-        page.wait_for_load_state("networkidle")
+        at_rest(page)
 
     return go
 
@@ -96,7 +93,7 @@ NEW_ROWS = f"{ROWS}.length > 0 && {ROWS}[0].dataset.row !== window.before"
 def loaded(path: str) -> Callable[[Page], None]:
     def go(page: Page) -> None:
         at(path)(page)
-        page.wait_for_function(f"{ROWS}.length > 0")
+        until(page, f"{ROWS}.length > 0")
         first_row_is_new(page)
 
     return go
@@ -141,6 +138,21 @@ DIALOG = "[...document.querySelectorAll('[role=dialog]')].some((one) => one.chec
 PALETTE = "document.querySelector('input[placeholder^=\"Search pages\"]')"
 
 
+def theme_is_known(page: Page) -> None:
+    at("keys")(page)
+    page.evaluate("() => { window.before = document.querySelector('[aria-label^=\"Theme:\"]').ariaLabel; }")
+
+
+def palette_is_open(page: Page) -> None:
+    at("overview")(page)
+    page.keyboard.press("Control+k")
+
+
+def verdicts_are_open(page: Page) -> None:
+    loaded("requests")(page)
+    page.get_by_role("combobox", name="Verdict", exact=True).click()
+
+
 def lists() -> list[Interaction]:
     """What operators and tenants share."""
     return [
@@ -169,15 +181,13 @@ def lists() -> list[Interaction]:
             "palette: type",
             lambda page: page.keyboard.type("list-7", delay=LETTER_MS),
             there="document.querySelector('.mantine-Spotlight-actionsList')?.innerText.includes('list-7')",
-            prepare=lambda page: (at("overview")(page), page.keyboard.press("Control+k"))[0],
+            prepare=palette_is_open,
         ),
         Interaction(
             "theme: switch",
             lambda page: page.get_by_role("button", name="Theme:").first.click(),
             answered="document.querySelector('[aria-label^=\"Theme:\"]').getAttribute('aria-label') !== window.before",
-            prepare=lambda page: page.evaluate(
-                "() => { window.before = document.querySelector('[aria-label^=\"Theme:\"]').ariaLabel; }"
-            ),
+            prepare=theme_is_known,
         ),
         *(
             switching(name, "Settings")
@@ -198,10 +208,7 @@ def operators() -> list[Interaction]:
             "requests: choose a verdict",
             option("Late"),
             there=NEW_ROWS,
-            prepare=lambda page: (
-                loaded("requests")(page),
-                page.get_by_role("combobox", name="Any verdict", exact=True).click(),
-            )[0],
+            prepare=verdicts_are_open,
         ),
         Interaction(
             "deployments: open 'New deployment'",
@@ -286,7 +293,7 @@ def measured(console: Console, who: str, interactions: list[Interaction], runs: 
             page.goto("/t/~platform/overview")
         else:
             page.goto(f"/t/{TENANT}/overview")
-        page.wait_for_load_state("networkidle")
+        at_rest(page)
         return measure(page, interactions, runs)
 
 
