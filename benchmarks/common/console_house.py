@@ -6,11 +6,11 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 
 from benchmarks.common.children import Server, Turns, free_port
-from benchmarks.common.house import database
+from benchmarks.common.house import SMOL, database
 from benchmarks.common.report import REPOSITORY
 from benchmarks.console_data import fill
 
@@ -75,6 +75,7 @@ def _models() -> None:
             name=f"model-{i}", source_kind="hub", source=f"models/model-{i}", state=ModelState.READY, progress=1.0,
             architecture="LlamaForCausalLM", parameters=135_000_000 * (1 + i % 60), context_length=8192,
             weights_bytes=270_000_000 * (1 + i % 60), kv_bytes_per_token=23_040, workspace_bytes=64_000_000,
+            header=asdict(SMOL),
         )
         for i in range(MODELS)
     )  # fmt: skip
