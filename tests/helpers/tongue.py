@@ -72,6 +72,7 @@ class Tongue:
         whole = self.either(text)
         if not exact and text.casefold() not in self.plain:
             whole = "|".join([whole, *self.within(text)])
+        whole = whole.replace("/", r"\/")  # it ends a pattern in the browser
         return re.compile(rf"^\s*(?:{whole})\s*$" if exact else whole, re.IGNORECASE)
 
 

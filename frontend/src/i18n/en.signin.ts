@@ -18,7 +18,7 @@ export const enInvitation = {
   title: (tenant: string) => `Join ${tenant}`,
   text: (who: string, role: string) => `${who} invited you as ${role}.`,
   someone: "Someone",
-  until: "The invitation can be accepted until",
+  until: (when: string) => `The invitation can be accepted until ${when}.`,
   name: "Your name",
   password: "Choose a password",
   passwordHint: "At least 10 characters.",

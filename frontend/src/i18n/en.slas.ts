@@ -106,6 +106,7 @@ export const enSlas = {
     version: (n: number) => `Version ${n}`,
     between: (from: string, to: string) => `From ${from} to ${to}`,
     since: (from: string) => `From ${from} on`,
+    firstClass: (name: string, promise: string) => `${name}: ${promise}.`,
     isolated: (kind: string) => `Isolation: ${kind}.`,
     firstLimits: (requests: string, tokens: string) =>
       `Requests a minute: ${requests}; tokens a minute: ${tokens}.`,

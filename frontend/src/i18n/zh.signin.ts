@@ -20,7 +20,7 @@ export const zhInvitation: typeof enInvitation = {
   title: (tenant) => `加入 ${tenant}`,
   text: (who, role) => `${who} 邀请您担任${role}。`,
   someone: "有人",
-  until: "邀请有效期至",
+  until: (when) => `邀请有效期至 ${when}。`,
   name: "您的姓名",
   password: "设置密码",
   passwordHint: "至少 10 个字符。",

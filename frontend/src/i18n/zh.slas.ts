@@ -95,6 +95,7 @@ export const zhSlas: typeof enSlas = {
     version: (n) => `版本 ${n}`,
     between: (from, to) => `${from} 至 ${to}`,
     since: (from) => `自 ${from} 起`,
+    firstClass: (name, promise) => `${name}：${promise}。`,
     isolated: (kind) => `隔离：${kind}。`,
     firstLimits: (requests, tokens) => `每分钟请求数：${requests}；每分钟词元数：${tokens}。`,
     states: { current: "生效中", scheduled: "待生效", ended: "已终止", replaced: "生效前被替换" },

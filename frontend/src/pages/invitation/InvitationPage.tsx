@@ -81,7 +81,7 @@ function AcceptForm({ token, look }: { token: string; look: InvitationLook }) {
         {words.accept}
       </Button>
       <p className={classes.foot}>
-        {words.until} {absolute(look.expires_at)}. {words.goodNow}
+        {words.until(absolute(look.expires_at))} {words.goodNow}
       </p>
     </form>
   );

@@ -56,7 +56,10 @@ function Version({ contract, before }: { contract: Contract; before: Contract | 
         />
       ) : (
         <p className="muted">
-          {contract.service_class.name}: {classLine({ ...contract.terms, isolation: "time-slice" })}.{" "}
+          {words.firstClass(
+            contract.service_class.name,
+            classLine({ ...contract.terms, isolation: "time-slice" }),
+          )}{" "}
           {words.isolated(t.slas.isolation[contract.terms.isolation].label)}{" "}
           {words.firstLimits(
             rateLine(contract.guaranteed_requests_per_min, contract.burst_requests_per_min),
