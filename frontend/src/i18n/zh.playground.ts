@@ -60,7 +60,7 @@ export const zhPlayground: typeof enPlayground = {
   ideas: ["法国的首都是哪里？", "用两句话解释 KV 缓存。", "写一首关于港口的俳句。"],
   figures: {
     good: "达标",
-    late: (reason) => `迟到：${reason}`,
+    late: (reason) => `未按时：${reason}`,
     notJudged: "不计入",
     stopped: "已停止",
     tokens: "词元",
