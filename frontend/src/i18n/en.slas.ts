@@ -164,7 +164,7 @@ export const enSlas = {
       fields: {
         guaranteed_requests_per_min: {
           label: "Requests a minute",
-          hint: "Guaranteed. More than this and the burst is refused (429).",
+          hint: "Guaranteed. Beyond the burst: refused.",
         },
         burst_requests_per_min: {
           label: "Burst, requests",

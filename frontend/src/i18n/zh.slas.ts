@@ -145,7 +145,7 @@ export const zhSlas: typeof enSlas = {
       future: "必须是将来的时间；立即生效请留空",
       newVersion: "修改会生成新版本。请求保留评判它时的版本。",
       fields: {
-        guaranteed_requests_per_min: { label: "每分钟请求数", hint: "保证值；超过它及突发值时返回 429。" },
+        guaranteed_requests_per_min: { label: "每分钟请求数", hint: "保证值；超过突发值时被拒绝。" },
         burst_requests_per_min: { label: "突发请求数", hint: "副本有空位时可超出保证值的部分。" },
         guaranteed_tokens_per_min: { label: "每分钟词元数", hint: "提示词与输出，按准入时的预留计算。" },
         burst_tokens_per_min: { label: "突发词元数", hint: "副本有空位时可超出保证值的部分。" },
