@@ -9,7 +9,7 @@ import {
   tableFeatures,
   useTable,
 } from "@tanstack/react-table";
-import { type KeyboardEvent, type MouseEvent, type ReactNode, useState } from "react";
+import { type KeyboardEvent, type MouseEvent, type ReactNode, useDeferredValue, useState } from "react";
 import { t } from "../i18n";
 import classes from "./DataTable.module.css";
 import { RowPager } from "./RowPager";
@@ -59,6 +59,8 @@ interface Props<Row extends object> {
 const SKELETON_ROWS = ["a", "b", "c"];
 /** More are drawn a page at a time: a thousand rows at once would hold up every answer to a person. */
 export const ROWS_AT_ONCE = 50;
+/** Of more rows than these the paint that answers a click shows the skeleton: they are drawn in slices after it. */
+const AT_ONCE = 10;
 const INTERACTIVE = "a,button,input,label,[role=menu],[role=menuitem]";
 
 /** Which row takes the focus from one on which a key was pressed. */
@@ -93,7 +95,7 @@ function rowHandlers<Row>(row: Row, onOpen: ((row: Row) => void) | undefined) {
 
 /** Rows under a head. Without `sort` they are all here, and sorted and paged in the browser. */
 export function DataTable<Row extends object>({
-  rows,
+  rows: given,
   columns,
   rowId,
   label,
@@ -104,10 +106,11 @@ export function DataTable<Row extends object>({
   onOpen,
 }: Props<Row>) {
   const [none] = useState<Row[]>([]);
+  const rows = useDeferredValue(given, given && given.length > AT_ONCE ? undefined : given);
   const [initialState] = useState({ sorting: initialSort });
   const table = useTable({ features, columns, data: rows ?? none, getRowId: rowId, initialState });
   const [page, setPage] = useState(0);
-  if (rows && rows.length === 0) return empty;
+  if (given && given.length === 0) return empty;
   const all = table.getRowModel().rows;
   const whole = sort !== undefined || all.length <= ROWS_AT_ONCE;
   // Filters may have taken the page that was looked at

@@ -1,7 +1,7 @@
 import { Button, SegmentedControl, Select, Skeleton } from "@mantine/core";
 import { IconPlus, IconServer2 } from "@tabler/icons-react";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useCallback, useMemo, useRef } from "react";
+import { memo, useCallback, useDeferredValue, useMemo, useRef } from "react";
 import type { MapGpu, Node } from "../../api/fleet";
 import { DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
@@ -52,6 +52,21 @@ export function FleetPage() {
     () => (q && !onNode ? undefined : nodes.data && byName(filterNodes(nodes.data, onNode, q, search.state))),
     [nodes.data, onNode, q, search.state],
   );
+  // A click is answered by its own control; a thousand devices follow, in slices
+  const late = {
+    shown: useDeferredValue(shown, undefined),
+    view: useDeferredValue(view),
+    by: useDeferredValue(by),
+  };
+  const clear = useCallback(() => set({ q: undefined, state: undefined }), [set]);
+  const add = useMemo(
+    () => (
+      <Button leftSection={<IconPlus size={16} />} onClick={() => set({ add: "1" })} data-testid="add-node">
+        {t.fleet.add.action}
+      </Button>
+    ),
+    [set],
+  );
 
   if (!operator) {
     return (
@@ -62,11 +77,6 @@ export function FleetPage() {
       />
     );
   }
-  const add = (
-    <Button leftSection={<IconPlus size={16} />} onClick={() => set({ add: "1" })} data-testid="add-node">
-      {t.fleet.add.action}
-    </Button>
-  );
   return (
     <>
       <PageHeader title={t.fleet.title} subtitle={t.fleet.subtitle}>
@@ -120,14 +130,12 @@ export function FleetPage() {
         </Panel>
       ) : (
         <Shown
-          shown={shown}
-          all={nodes.data ?? []}
+          {...late}
+          all={nodes.data?.length ?? 0}
           gpus={map.data?.gpus}
           onNode={onNode}
-          view={view}
-          by={by}
           add={add}
-          clear={() => set({ q: undefined, state: undefined })}
+          clear={clear}
         />
       )}
       <AddNodeModal opened={search.add !== undefined} onClose={() => set({ add: undefined })} />
@@ -137,7 +145,7 @@ export function FleetPage() {
 
 interface ShownProps {
   shown: Node[] | undefined;
-  all: Node[];
+  all: number;
   gpus: MapGpu[] | undefined;
   onNode: ReadonlyMap<string, MapGpu[]> | undefined;
   view: View;
@@ -161,7 +169,7 @@ function useColours(gpus: MapGpu[], by: ColourBy): Map<string, number> {
   return kept.current ?? colours;
 }
 
-function Shown({ shown, all, gpus, onNode, view, by, add, clear }: ShownProps) {
+const Shown = memo(function Shown({ shown, all, gpus, onNode, view, by, add, clear }: ShownProps) {
   const colours = useColours(gpus ?? NO_GPUS, by);
   const { handlers, card } = useSegmentCard(gpus ?? NO_GPUS);
   const picture = useCallback(
@@ -173,7 +181,7 @@ function Shown({ shown, all, gpus, onNode, view, by, add, clear }: ShownProps) {
     return { gpus: those, seats: those && seatRows(those) };
   }, [shown, onNode]);
   if (shown?.length === 0) {
-    const filtered = all.length > 0;
+    const filtered = all > 0;
     return (
       <Panel flush>
         <EmptyState
@@ -241,4 +249,4 @@ function Shown({ shown, all, gpus, onNode, view, by, add, clear }: ShownProps) {
       {card}
     </div>
   );
-}
+});
