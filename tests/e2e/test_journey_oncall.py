@@ -57,7 +57,7 @@ def make_late(cluster: Cluster, operator: Person, demo: Demo) -> None:
 def from_overview(page: Page) -> None:
     """The class stands out: all of its requests were late. Its name leads to its promise and budget."""
     row = page.get_by_test_id(f"class-{CLASS}")
-    expect(row).to_contain_text(f"0 % of {REQUESTS}")
+    expect(row).to_contain_text(re.compile(rf"0 % (of|共) {REQUESTS}"))
     expect(page.get_by_test_id("live-replicas")).to_contain_text(DEPLOYMENT)
     look(page, "oncall 01 overview")
     row.get_by_role("link", name=CLASS).click()
@@ -66,7 +66,7 @@ def from_overview(page: Page) -> None:
 
 def from_violations(page: Page) -> None:
     """The class alone: nothing left of its budget, the one reason, and the requests behind it."""
-    expect(page.get_by_test_id("attained")).to_contain_text(f"0 good of {REQUESTS}")
+    expect(page.get_by_test_id("attained")).to_contain_text(re.compile(rf"0 (good of|个达标 共) {REQUESTS}"))
     expect(page.get_by_test_id("burn-14.4")).to_contain_text("20×")
     look(page, "oncall 02 attainment")
     violations = page.locator('[data-testid^="violation-"]').filter(has_text="of all")
