@@ -303,7 +303,7 @@ export const enFleet = {
   moves: {
     title: "What moves",
     none: "Nothing sits there: the node is empty at once.",
-    summary: (movable: number, all: number) => `${movable} of ${all} have room elsewhere now`,
+    summary: (movable: number, all: number) => `${movable} of ${all} have room elsewhere now.`,
     to: (node: string, device: string) => `room on ${node}, ${device}`,
     stuck: "no room now: it stays and serves until there is",
     note: "The scheduler chooses the place when it moves each one.",

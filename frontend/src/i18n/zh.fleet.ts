@@ -293,7 +293,7 @@ export const zhFleet: typeof enFleet = {
   moves: {
     title: "将要迁移的副本",
     none: "没有副本：节点会立即变空。",
-    summary: (movable, all) => `${all} 个中有 ${movable} 个目前在别处有空间`,
+    summary: (movable, all) => `${all} 个中有 ${movable} 个目前在别处有空间。`,
     to: (node, device) => `${node} 的 ${device} 有空间`,
     stuck: "目前没有空间：在有空间之前继续在此服务",
     note: "迁移每个副本时，由调度器选择位置。",

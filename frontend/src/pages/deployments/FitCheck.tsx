@@ -103,7 +103,7 @@ function Devices({ fit }: { fit: Fit }) {
     <ul className={classes.devices}>
       {fit.devices.map((d) => (
         <li key={d.device_id}>
-          <span>{`${d.node} · ${d.device}`}</span>
+          <span>{`${d.node} · ${say(d.device)}`}</span>
           <span className={`${classes.verdict} num`} data-fits={d.fits}>
             {d.fits ? t.deployments.fit.free(bytes(d.free_bytes)) : say(d.reason)}
           </span>

@@ -1,7 +1,7 @@
 import { Skeleton } from "@mantine/core";
 import type { Node } from "../../api/fleet";
 import { useFleetMap } from "../../hooks/useFleetMap";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import { bytes } from "../../lib/format";
 import classes from "./Fleet.module.css";
 import { movesOf } from "./layout";
@@ -17,7 +17,7 @@ export function Moves({ node }: { node: Node }) {
   return (
     <section aria-label={words.title} data-testid="moves">
       <p className={`${classes.quiet} num`}>
-        {words.summary(movable, moves.length)}. {words.note}
+        {words.summary(movable, moves.length)} {words.note}
       </p>
       <ul className={classes.moves}>
         {moves.map(({ seat, to }) => (
@@ -26,7 +26,7 @@ export function Moves({ node }: { node: Node }) {
               {seat.deployment_name} <span className="muted">{bytes(seat.memory_bytes)}</span>
             </span>
             <span className={to ? "muted" : classes.stuck}>
-              {to ? words.to(to.node.name, `${to.index} · ${to.name}`) : words.stuck}
+              {to ? words.to(to.node.name, `${to.index} · ${say(to.name)}`) : words.stuck}
             </span>
           </li>
         ))}
