@@ -59,6 +59,10 @@ def click(role: Any, name: str) -> Callable[[Page], None]:
     return lambda page: page.get_by_role(role, name=name, exact=True).first.click()
 
 
+def pick(text: str) -> Callable[[Page], None]:
+    return lambda page: page.get_by_text(text, exact=True).first.click()
+
+
 def pressed(test_id: str) -> Callable[[Page], None]:
     return lambda page: page.get_by_test_id(test_id).first.click()
 
@@ -247,7 +251,7 @@ def fleet() -> list[Interaction]:
         *(
             Interaction(
                 f"fleet: show {name}",
-                lambda page, name=name: page.get_by_text(name, exact=True).first.click(),
+                pick(name),
                 answered=chosen(name),
                 there=f"{ROWS}.length > 0",
                 prepare=at("fleet"),
@@ -256,7 +260,7 @@ def fleet() -> list[Interaction]:
         ),
         Interaction(
             "fleet: show the map again",
-            lambda page: page.get_by_text("Map", exact=True).first.click(),
+            pick("Map"),
             answered=chosen("Map"),
             there="document.querySelector('[data-testid=device]')",
             prepare=at("fleet?view=devices"),
