@@ -117,7 +117,7 @@ def switching(name: str, came_from: str) -> Interaction:
     return Interaction(
         f"go to {name}",
         lambda page: link(page, name).click(),
-        answered=f"document.querySelector('h1')?.textContent.includes('{name}')",
+        answered=f"!(document.querySelector('h1')?.textContent ?? '{came_from}').includes('{came_from}')",
         # Without traffic the overview waits for its first live window
         there="true" if name == "Overview" else QUIET,
         prepare=back_to(came_from),

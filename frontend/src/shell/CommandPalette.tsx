@@ -110,6 +110,8 @@ export function CommandPalette() {
       highlightQuery
       scrollable
       maxHeight={420}
+      // No blur: it would be worked out anew with each letter, on the processor where there is no graphics card
+      overlayProps={{ backgroundOpacity: 0.45 }}
       searchProps={{
         placeholder: t.palette.placeholder,
         "aria-label": t.palette.placeholder,
