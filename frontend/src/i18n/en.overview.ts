@@ -134,5 +134,8 @@ export const enOverview = {
     kvFree: "KV free",
     empty: "No replica is running",
     emptyText: "A deployment that is started gets its replicas here, with the reason for every state.",
+    emptyOwn: "No replica of your own is running",
+    emptyOwnText:
+      "Deployments that the platform grants you run on its replicas, which are not listed here. One of your own gets its replicas here once it is started.",
   },
 };

@@ -116,5 +116,8 @@ export const zhOverview: typeof enOverview = {
     kvFree: "KV 空闲",
     empty: "没有运行中的副本",
     emptyText: "启动部署后，其副本会显示在这里，每个状态都附原因。",
+    emptyOwn: "您没有正在运行的自有副本",
+    emptyOwnText:
+      "平台授权给您的部署运行在平台的副本上，不在此列出。您自己的部署启动后，其副本会显示在这里。",
   },
 };

@@ -12,7 +12,7 @@ import { StateReason } from "../../components/StateReason";
 import { TimeAgo } from "../../components/TimeAgo";
 import { useReplicas } from "../../hooks/useReplicas";
 import { useScope } from "../../hooks/useScope";
-import { t } from "../../i18n";
+import { say, t } from "../../i18n";
 import { bytes, integer, milliseconds, NONE, percent } from "../../lib/format";
 import classes from "./Deployments.module.css";
 
@@ -63,7 +63,7 @@ function Place({ replica: r }: { replica: Replica }) {
       ) : (
         <span>{r.node}</span>
       )}
-      {r.device && <span className={cell.sub}>{r.device}</span>}
+      {r.device && <span className={cell.sub}>{say(r.device)}</span>}
     </div>
   );
 }

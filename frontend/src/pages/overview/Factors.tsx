@@ -8,6 +8,9 @@ import classes from "./Rows.module.css";
 
 const NAMES = ["U", "E", "R", "A"] as const;
 
+/** More than all, as far as is shown: windows are summed, not cut, so a share may pass 1 by a hair. */
+const SEEN = 1.005;
+
 /** η = U·E·R·A: where device time went. Values above 1 are shown as they are. */
 export function Factors({ total }: { total: Figures }) {
   return (
@@ -28,7 +31,7 @@ export function Factors({ total }: { total: Figures }) {
             <span className={`${classes.value} num`}>{percent(value)}</span>
             <Meter
               value={value ?? 0}
-              tone={value !== null && value > 1 ? "late" : "accent"}
+              tone={value !== null && value > SEEN ? "late" : "accent"}
               label={`${words.label}: ${percent(value)}`}
             />
           </div>

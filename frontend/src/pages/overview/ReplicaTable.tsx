@@ -86,10 +86,21 @@ export function ReplicaTable({ deployment }: { deployment: string | undefined })
         columns={COLUMNS}
         rowId={(r) => r.id}
         testId="live-replicas"
-        empty={
-          <EmptyState icon={<IconCpu size={20} stroke={1.6} />} title={words.empty} text={words.emptyText} />
-        }
+        empty={<NoReplica />}
       />
     </Panel>
+  );
+}
+
+/** A tenant sees its own only: what it is granted by contract runs on replicas of the platform. */
+function NoReplica() {
+  const { current } = useScope();
+  const own = current?.tenant !== undefined;
+  return (
+    <EmptyState
+      icon={<IconCpu size={20} stroke={1.6} />}
+      title={own ? words.emptyOwn : words.empty}
+      text={own ? words.emptyOwnText : words.emptyText}
+    />
   );
 }
