@@ -175,6 +175,6 @@ def look_at_audit(page: Page) -> None:
     row = page.get_by_role("row", name=re.compile(CLASS)).first
     expect(row).to_contain_text("operator@berth.local")
     look(page, "oncall 12 audit")
-    row.get_by_role("button").first.click()
+    row.click()
     expect(page.get_by_role("dialog")).to_contain_text(CLASS)
     look(page, "oncall 13 audit entry")
