@@ -206,7 +206,7 @@ def operators() -> list[Interaction]:
         *lists(),
         searching("models", "Search models", "model-7"),
         Interaction("models: order by name", click("button", "Model"), there=NEW_ROWS, prepare=loaded("models")),
-        searching("requests", "Search by request id", "req_00000000000000000000019", "list"),
+        searching("requests", "Search by request id", "req_00000000000000000000019", "deployment-"),
         opening("requests: open the filter of deployments", "requests", "Deployment"),
         opening("requests: open the filter of keys", "requests", "Key"),
         Interaction(
