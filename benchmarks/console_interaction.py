@@ -211,7 +211,7 @@ def operators() -> list[Interaction]:
         opening("requests: open the filter of keys", "requests", "Key"),
         Interaction(
             "requests: choose a verdict",
-            option("Late"),
+            option("Good"),
             there=NEW_ROWS,
             prepare=verdicts_are_open,
         ),
