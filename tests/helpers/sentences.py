@@ -64,7 +64,7 @@ _NOT_SAID = {
     "a change without a seat after it starts nothing",
     "{} by {}",
     "up to {} of {}, split by commas; a minus in front sorts downwards; absent values last",
-    "words, each of which is part of: {}",
+    "words, each of which is part of: {}; of a|b one is enough",
 }
 
 

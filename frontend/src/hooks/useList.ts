@@ -1,4 +1,5 @@
 import { useCallback, useMemo } from "react";
+import { searched } from "../i18n";
 import type { TextSearch } from "../lib/search";
 import { useUrl } from "./useUrl";
 
@@ -47,7 +48,7 @@ export function useList<Name extends string>({ filters, sort }: Options<Name>): 
     for (const name of names.split(",")) if (all[name]) values[name] = all[name];
     const { q, ...rest } = values;
     const query: ListQuery = { ...rest };
-    if (q) query.search = q;
+    if (q) query.search = searched(q);
     if (all.sort) query.ordering = all.sort;
     if (all.cursor) query.cursor = all.cursor;
     const pageSize = all.page_size ?? PAGE_SIZES[0];

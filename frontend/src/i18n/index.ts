@@ -1,3 +1,4 @@
+import { searcher } from "../lib/searched";
 import { type Say, translator } from "../lib/sentences";
 import { en } from "./en";
 
@@ -18,6 +19,9 @@ export let t: Catalogue = en;
 /** What the server said (a refusal, a reason, an event) in the language in use: `say(replica.reason)`. */
 export let say: Say = (text) => text;
 
+/** What is typed into a list's search, as the server is asked. */
+export let searched: Say = (text) => text;
+
 const known = (value: string | null): value is Language => value !== null && value in LANGUAGES;
 
 /** The language a person chose in this browser, else the first of the browser's own that there is. */
@@ -36,7 +40,9 @@ export async function loadLanguage(): Promise<void> {
   if (language() === "zh") {
     const [{ zh }, sentences] = await Promise.all([import("./zh"), import("./zh.sentences.json")]);
     t = zh;
-    say = translator(sentences.default, { ...zh.states, ...zh.roles });
+    const words = { ...zh.states, ...zh.roles };
+    say = translator(sentences.default, words);
+    searched = searcher(sentences.default, words);
   }
   document.documentElement.lang = t.locale;
 }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from rest_framework.filters import BaseFilterBackend, SearchFilter
 from rest_framework.request import Request
 
@@ -55,16 +56,35 @@ class Ordering(BaseFilterBackend):
 
 
 class Search(SearchFilter):
-    """``?search=``: each word in any of ``view.search_fields``. Where a view has none, it is an error."""
+    """``?search=``: each word in any of ``view.search_fields``. Where a view has none, it is an error.
+
+    A word may be several, of which one is enough: ``a|b``, or ``"no room|is full"`` with spaces. The console asks so
+    for what a person typed in another language than the rows are written in.
+    """
 
     def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
         if not view.search_fields and request.query_params.get("search"):
             raise Invalid("This list has no search", field="search")
-        return super().filter_queryset(request, queryset, view)
+        for term in self.get_search_terms(request) if view.search_fields else ():
+            queryset = queryset.filter(self._either(term, queryset, view.search_fields))
+        return queryset
+
+    def _either(self, term: str, queryset: QuerySet[Any], fields: tuple[str, ...]) -> Q:
+        """Alternatives as one pattern a field: each row is read once, however many they are."""
+        words = [word for word in term.split("|") if word] or [term]
+        pattern = "|".join(map(re.escape, words))
+        found = Q()
+        for field in fields:
+            start = "^" if field.startswith("^") else ""
+            if len(words) == 1:
+                found |= Q(**{self.construct_search(field, queryset): words[0]})
+            else:
+                found |= Q(**{f"{field.lstrip('^=@$')}__iregex": f"{start}({pattern})"})
+        return found
 
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
         if not view.search_fields:
             return []
         names = ", ".join(field.lstrip("^=@$").replace("__", ".") for field in view.search_fields)
-        text = f"words, each of which is part of: {names}"
+        text = f"words, each of which is part of: {names}; of a|b one is enough"
         return [{"name": "search", "in": "query", "description": text, "schema": {"type": "string"}}]

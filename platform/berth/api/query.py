@@ -22,7 +22,6 @@ _VARIABLE = re.compile(r"\(\?P<\w+>.*?\)(?=/|$)|<\w+:\w+>|\{\w+\}")
 # Mixin of every REST view. Asked after rights: who may not read learns nothing of what there is to filter by.
 # (A docstring would be the description of every operation whose view has none.)
 class KnownQuery(APIView):
-
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         if request.method in ("GET", "HEAD"):

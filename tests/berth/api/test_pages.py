@@ -106,6 +106,13 @@ def test_search_finds_words_and_only_ones_own() -> None:
     assert found("PROD billing") == ["billing prod"]
     assert found("%") == ["100%"]
     assert found("nothing") == []
+    assert found("ci|100%") == ["100%", "billing ci"]
+    assert found('"billing p|100%"') == ["100%", "billing prod"]
+    assert found("billing ci|prod") == ["billing ci", "billing prod"]
+    assert found("billing none|prod") == ["billing prod"]
+    assert found("prod|") == ["billing prod"]
+    assert found("b.lling|x") == []
+    assert found("|") == []
     assert world.client("outsider").get(url("keys"), {"search": "bill"}).json()["results"] == []
     problem(client.get(url("keys") + "?search=%00"), 400)
 
