@@ -103,7 +103,7 @@ def decision_explained(page: Page) -> None:
     page.get_by_test_id("decisions").get_by_role("row", name=re.compile(DEPLOYMENT)).last.click()
     decision = page.get_by_test_id("decision")
     for heading in ("Why", "Chosen", "Candidates"):
-        expect(decision.get_by_role("heading", name=heading)).to_be_visible()
+        expect(decision.get_by_role("heading", name=heading).first).to_be_visible()
     look(page, "decision drawer")
     page.keyboard.press("Escape")
     expect(decision).to_have_count(0)
