@@ -146,7 +146,7 @@ def observe_node(*, node: Node, seen: protocol.Hello | protocol.Observed, sessio
             raise_version()
     else:
         if row.session != session:
-            raise Superseded(f"the agent of {row.name} has connected anew")
+            raise Superseded(row.name)
         row.observed_generation = seen.generation
     row.last_seen_at = now
     row.save()
