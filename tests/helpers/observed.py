@@ -45,9 +45,9 @@ def _web() -> str:
 
     deployment = make_deployment()
     replica = create_replica(deployment=deployment, reason="")
-    gpu = make_gpu(temperature_c=50.0, power_w=100.0)
+    gpu = make_gpu(temperature_c=50.0, power_w=100.0, utilisation=0.5)
     reserve_seat(replica=replica, gpu=gpu, memory_bytes=GIB)
-    Gpu.objects.filter(id=gpu.id).update(temperature_c=50.0, power_w=100.0)
+    Gpu.objects.filter(id=gpu.id).update(temperature_c=50.0, power_w=100.0, utilisation=0.5)
     Replica.objects.for_platform().filter(id=replica.id).update(state=ReplicaState.READY)
     now = timezone.now()
     Alert.objects.create(
