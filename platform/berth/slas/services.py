@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 DEFAULT_CLASSES: dict[str, dict[str, Any]] = {
-    "chat": {"description": "Conversation", "base_ms": 1000, "tpot_ms": 100, "stretch_tpot_ms": 50},
+    "chat": {"description": "Conversation, read as it comes", "base_ms": 1000, "tpot_ms": 100, "stretch_tpot_ms": 50},
     "code": {
         "description": "Completion and agents",
         "base_ms": 200,

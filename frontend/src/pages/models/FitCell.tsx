@@ -1,16 +1,26 @@
 import { Skeleton, Tooltip } from "@mantine/core";
 import type { Model } from "../../api/types";
 import { useFit } from "../../hooks/useModels";
+import { useNear } from "../../hooks/useNear";
 import { say, t } from "../../i18n";
 import { integer, NONE } from "../../lib/format";
 import classes from "./Models.module.css";
 import { defaultFit } from "./modelFit";
 
-/** How many replicas at the default settings have a place on the fleet now; why none has, on demand. */
+/** How many replicas at the default settings have a place on the fleet now. Asked of models near the screen only. */
 export function FitCell({ model }: { model: Model }) {
-  const fit = useFit(model.state === "ready" ? model.id : null, defaultFit(model));
+  const { ref, near } = useNear<HTMLSpanElement>(false);
+  return (
+    <span ref={ref}>
+      {model.state === "ready" ? <Answer model={model} near={near} /> : <span className="muted">{NONE}</span>}
+    </span>
+  );
+}
+
+/** The number, or why there is none, on demand. */
+function Answer({ model, near }: { model: Model; near: boolean }) {
+  const fit = useFit(near ? model.id : null, defaultFit(model));
   const words = t.models.fit;
-  if (model.state !== "ready") return <span className="muted">{NONE}</span>;
   if (fit.error) {
     return (
       <Tooltip label={fit.error.message}>
