@@ -215,7 +215,9 @@ def explain(page: Page, operator: Person, harbour: Harbour) -> None:
     expect(rows).to_have_count(6)
     look(page, "developer requests")
     choose(page, page.get_by_role("search", name="Filters"), "Verdict", "Late")
-    expect(rows).to_have_count(3)
+    late = operator.get(f"requests?tenant={harbour.tenant.id}&verdict=late")["results"]
+    assert len(late) >= 2, "both of the hasty class"
+    expect(rows).to_have_count(1 + len(late))
     expect(rows.nth(1)).to_contain_text(KEY)
     page.get_by_role("button", name="Clear filters", exact=True).click()
     good = rows.filter(has_text="Good").first

@@ -150,9 +150,9 @@ def test_experts_by_layer() -> None:
 @pytest.mark.parametrize(
     ("raw", "named"),
     [
-        ({**GEMMA, "hidden_activation": "silu"}, "hidden_activation silu"),
-        ({**GEMMA, "final_logit_softcapping": 30.0}, "final_logit_softcapping 30.0"),
-        ({**GEMMA, "use_bidirectional_attention": True}, "use_bidirectional_attention True"),
+        ({**GEMMA, "hidden_activation": "silu"}, "hidden_activation = silu"),
+        ({**GEMMA, "final_logit_softcapping": 30.0}, "final_logit_softcapping = 30.0"),
+        ({**GEMMA, "use_bidirectional_attention": True}, "use_bidirectional_attention = True"),
         ({**GEMMA, "layer_types": ["full_attention"] * 6 + ["chunked_attention"]}, "layer type chunked_attention"),
         ({**MOE, "num_experts_per_tok": 9}, "num_experts_per_tok 9 is more than num_experts 8"),
     ],
