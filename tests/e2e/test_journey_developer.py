@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from helpers.cluster import DEPLOYMENT, Cluster, Person, eventually
-from helpers.console import LANGUAGE, choose, copied, follow, look, opened
+from helpers.console import LANGUAGE, choose, copied, escape, follow, look, opened
 from helpers.tenancy import (
     Tenancy,
     accept_invitation,
@@ -138,8 +138,7 @@ def on_a_phone(page: Page, button: str, shot: str) -> None:
     over = page.get_by_role("dialog")
     expect(over).to_be_visible()
     look(page, shot)
-    page.keyboard.press("Escape")
-    expect(over).to_have_count(0)
+    escape(page, over)
     page.set_viewport_size({"width": 1440, "height": 900})
 
 
@@ -157,8 +156,7 @@ def run_the_code(page: Page, token: str, harbour: Harbour) -> None:
         [sys.executable, "-c", python], env=with_key(token), capture_output=True, text=True, timeout=60, check=False
     )
     assert (ran.returncode, "Paris" in ran.stdout) == (0, True), ran.stdout + ran.stderr
-    page.keyboard.press("Escape")
-    expect(dialog).to_have_count(0)
+    escape(page, dialog)
 
 
 def copy_code(page: Page, language: str) -> str:
@@ -263,7 +261,7 @@ def not_the_admins(page: Page, harbour: Harbour) -> None:
     expect(page.get_by_role("menuitem")).to_have_count(1)
     expect(page.get_by_role("menuitem")).to_have_text("Open in playground")
     look(page, "developer deployment menu")
-    page.keyboard.press("Escape")
+    escape(page, page.get_by_role("menu"))
     look(page, "developer deployments")
     on_a_phone(page, "Open navigation", "phone navigation")
     page.keyboard.press("Control+k")
@@ -271,8 +269,7 @@ def not_the_admins(page: Page, harbour: Harbour) -> None:
     palette.get_by_role("textbox").fill(harbour.deployment)
     expect(palette).to_contain_text(harbour.deployment)
     look(page, "command palette")
-    page.keyboard.press("Escape")
-    expect(palette).to_have_count(0)
+    escape(page, palette)
     with aside(page) as tab:
         typed(tab, harbour)
 

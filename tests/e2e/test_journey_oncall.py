@@ -10,7 +10,7 @@ from typing import Any
 from playwright.sync_api import Browser, Page, expect
 
 from helpers.cluster import DEPLOYMENT, Cluster, Person, messages
-from helpers.console import LANGUAGE, follow, look, opened, sign_in
+from helpers.console import LANGUAGE, escape, follow, look, opened, sign_in
 
 from .conftest import Demo
 from .test_console import browser
@@ -143,8 +143,7 @@ def look_at_decision(page: Page, request: dict[str, Any]) -> None:
     expect(decision).to_contain_text(DEPLOYMENT)
     expect(decision).to_contain_text(request["where"]["replica"][-8:])
     look(page, "oncall 09 decision")
-    page.keyboard.press("Escape")
-    expect(decision).to_have_count(0)
+    escape(page, decision)
 
 
 def look_at_alert(page: Page, operator: Person) -> None:

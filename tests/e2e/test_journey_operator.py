@@ -19,7 +19,7 @@ import pyotp
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from helpers.cluster import Cluster, Person, eventually, messages
-from helpers.console import SHOTS, choose, copied, follow, look, opened, sign_in, switch_tenant
+from helpers.console import SHOTS, choose, copied, escape, follow, look, opened, sign_in, switch_tenant
 from helpers.model import smollm2_path
 
 from .test_console import browser
@@ -144,7 +144,7 @@ def register(page: Page) -> None:
     look(page, "operator 07 models")
     row.get_by_test_id("model-menu").click()
     look(page, "operator 07b model menu")
-    page.keyboard.press("Escape")
+    escape(page, page.get_by_role("menu"))
     row.get_by_role("link", name=MODEL, exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(MODEL)
     expect(page.get_by_test_id("requirements")).to_be_visible()
@@ -310,15 +310,13 @@ def look_around(page: Page) -> None:
     page.locator('[data-testid^="edit-"]').first.click()
     expect(page.get_by_test_id("option-form")).to_be_visible()
     look(page, "operator 24d setting")
-    page.keyboard.press("Escape")
-    expect(page.get_by_test_id("option-form")).to_have_count(0)
+    escape(page, page.get_by_test_id("option-form"))
     look(page, "operator 24e settings")
     page.keyboard.press("Control+k")
     page.get_by_role("dialog").get_by_role("textbox").fill(MODEL[:7])
     expect(page.get_by_role("dialog")).to_contain_text(MODEL)
     look(page, "operator 24f palette")
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("dialog")).to_have_count(0)
+    escape(page, page.get_by_role("dialog"))
     if SHOTS:
         look_at_navigation(page)
 

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from berth.embedded.postgres import Postgres
 from helpers.cluster import DEPLOYMENT, Cluster, Person, eventually, messages
-from helpers.console import choose, copied, follow, look, opened, sign_in, switch_tenant
+from helpers.console import choose, copied, escape, follow, look, opened, sign_in, switch_tenant
 from helpers.tenancy import PASSWORD, Tenancy, accept_invitation, aside, found_tenant, make_class, take_token
 
 from .conftest import Demo
@@ -105,8 +105,7 @@ def decision_explained(page: Page) -> None:
     for heading in ("Why", "Chosen", "Candidates"):
         expect(decision.get_by_role("heading", name=heading).first).to_be_visible()
     look(page, "decision drawer")
-    page.keyboard.press("Escape")
-    expect(decision).to_have_count(0)
+    escape(page, decision)
 
 
 def invite(page: Page, email: str, role: str) -> str:
@@ -147,7 +146,7 @@ def come_in(page: Page, link: str, tenant: Tenancy) -> None:
     page.get_by_test_id("tenant-switcher").click()
     expect(page.get_by_role("menuitem")).to_have_text([re.compile(re.escape(tenant.name))])
     look(page, "tenant switcher")
-    page.keyboard.press("Escape")
+    escape(page, page.get_by_role("menu"))
     page.get_by_test_id("user-menu").click()
     expect(page.get_by_test_id("sign-out")).to_be_visible()
     look(page, "user menu")
@@ -198,8 +197,7 @@ def see_contract(page: Page, tenant: Tenancy, dear: str) -> None:
     expect(entries.last).to_contain_text("Requests a minute")
     expect(entries.last).to_contain_text("600")
     look(page, "contract history")
-    page.keyboard.press("Escape")
-    expect(versions).to_have_count(0)
+    escape(page, versions)
 
 
 # The tenant's people

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
@@ -87,6 +88,16 @@ def _look_open(page: Page, entry: Locator, shot: str) -> None:
     if shot:
         expect(entry).to_be_visible()
         look(page, shot)
+
+
+def escape(page: Page, over: Locator) -> None:
+    """Closes what lies over the page. On a busy machine it may be there a moment before it listens to the key."""
+    for _ in range(4):
+        page.keyboard.press("Escape")
+        with contextlib.suppress(AssertionError):
+            expect(over).to_have_count(0, timeout=5_000)
+            return
+    expect(over).to_have_count(0)
 
 
 def copied(page: Page) -> str:
