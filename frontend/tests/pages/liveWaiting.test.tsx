@@ -13,6 +13,7 @@ import { window } from "../live/windows";
 
 let live: LiveState;
 vi.mock("../../src/live/LiveProvider", () => ({ useLive: () => live }));
+vi.mock("../../src/hooks/useScope", () => ({ useScope: () => ({ current: undefined }) }));
 
 const wrapper = ({ children }: { children: ReactNode }) => (
   <QueryClientProvider client={new QueryClient()}>
