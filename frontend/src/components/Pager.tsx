@@ -1,9 +1,9 @@
-import { ActionIcon, NativeSelect } from "@mantine/core";
-import { IconChevronLeft, IconChevronRight } from "@tabler/icons-react";
+import { NativeSelect } from "@mantine/core";
 import { cursorOf, type Page } from "../api/client";
 import { type ListState, PAGE_SIZES } from "../hooks/useList";
 import { t } from "../i18n";
 import classes from "./Pager.module.css";
+import { PageSteps } from "./PageSteps";
 
 interface Props {
   // biome-ignore lint/suspicious/noExplicitAny: whichever filters the page has
@@ -26,24 +26,10 @@ export function Pager({ list, page }: Props) {
         value={list.pageSize}
         onChange={(event) => list.setPageSize(event.target.value)}
       />
-      <span className={classes.steps}>
-        <ActionIcon
-          variant="default"
-          aria-label={t.kit.table.previous}
-          disabled={!previous}
-          onClick={() => list.setCursor(previous)}
-        >
-          <IconChevronLeft size={16} stroke={1.6} />
-        </ActionIcon>
-        <ActionIcon
-          variant="default"
-          aria-label={t.kit.table.next}
-          disabled={!next}
-          onClick={() => list.setCursor(next)}
-        >
-          <IconChevronRight size={16} stroke={1.6} />
-        </ActionIcon>
-      </span>
+      <PageSteps
+        previous={previous ? () => list.setCursor(previous) : undefined}
+        next={next ? () => list.setCursor(next) : undefined}
+      />
     </nav>
   );
 }

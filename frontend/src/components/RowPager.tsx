@@ -1,8 +1,7 @@
-import { ActionIcon } from "@mantine/core";
-import { IconChevronLeft, IconChevronRight } from "@tabler/icons-react";
 import { t } from "../i18n";
 import { integer } from "../lib/format";
 import classes from "./Pager.module.css";
+import { PageSteps } from "./PageSteps";
 
 interface Props {
   /** Of the rows, from 0. */
@@ -20,24 +19,10 @@ export function RowPager({ first, drawn, all, step }: Props) {
       <span className={`${classes.at} num`} aria-live="polite">
         {words.at(integer(first + 1), integer(first + drawn), integer(all))}
       </span>
-      <span className={classes.steps}>
-        <ActionIcon
-          variant="default"
-          aria-label={words.previous}
-          disabled={first === 0}
-          onClick={() => step(-1)}
-        >
-          <IconChevronLeft size={16} stroke={1.6} />
-        </ActionIcon>
-        <ActionIcon
-          variant="default"
-          aria-label={words.next}
-          disabled={first + drawn >= all}
-          onClick={() => step(1)}
-        >
-          <IconChevronRight size={16} stroke={1.6} />
-        </ActionIcon>
-      </span>
+      <PageSteps
+        previous={first > 0 ? () => step(-1) : undefined}
+        next={first + drawn < all ? () => step(1) : undefined}
+      />
     </nav>
   );
 }
