@@ -22,8 +22,7 @@ function TryIt({ apiKey, token }: { apiKey: Key; token: string }) {
     const code = `curl ${location.origin}/api/v1/deployments \\\n  -H "Authorization: Bearer ${token}"`;
     return <CodeBlock code={code} label={t.snippets.copy} />;
   }
-  if (model === null && deployments.data) setModel(firstFor(apiKey, deployments.data));
-  if (model === null && deployments.error) setModel(t.snippets.anyModel);
+  if (model === null && !deployments.isPending) setModel(firstFor(apiKey, deployments.data ?? []));
   if (model === null) return <Skeleton height={150} />;
   const messages = [{ role: "user", content: t.snippets.question }];
   // The first answer one sees is short and the likeliest: a small model at its default temperature rambles.
