@@ -114,13 +114,9 @@ def outlook_of(
         kv_bytes=kv_bytes,
         kv_dtype=kv_dtype,
     )
-    needs, promised, measured = (
-        needs_of_deployment(deployment),
-        of_class(service_class, guaranteed_tokens_per_s),
-        measurements(),
-    )
-    demand = demand_of(deployment, needs, promised, boards, measured)
-    profile = profile_of(deployment, needs, promised, measured)
+    promised = of_class(service_class, guaranteed_tokens_per_s)
+    profile = profile_of(deployment, needs_of_deployment(deployment), promised, measurements())
+    demand = demand_of(deployment, promised, profile, boards)
     answers = fits(profile, promised.isolation, boards)
     found = would_fit(fleet, demand, others.values())
     return Outlook(

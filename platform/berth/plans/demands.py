@@ -71,15 +71,7 @@ def of_class(service_class: ServiceClass, guaranteed: float = 0.0) -> Promises:
     return Promises(guaranteed, 0.0, packing.ISOLATION[service_class.isolation], tpot_s)
 
 
-def demand_of(
-    deployment: Deployment,
-    needs: MemoryNeeds,
-    promised: Promises | None,
-    boards: Collection[str],
-    seen: Mapping[Precision, Seen],
-) -> Demand:
-    """``promised`` None: without a contract, its class alone says what it needs. ``seen``: what was measured."""
-    promised = promised or of_class(deployment.service_class)
+def demand_of(deployment: Deployment, promised: Promises, profile: ReplicaProfile, boards: Collection[str]) -> Demand:
     return demand(
         Asked(
             id=deployment.id,
@@ -90,7 +82,7 @@ def demand_of(
             guaranteed=promised.guaranteed,
             burst=promised.burst,
             weight=float(promised.weight),
-            profile=profile_of(deployment, needs, promised, seen),
+            profile=profile,
         ),
         boards,
     )
@@ -99,7 +91,7 @@ def demand_of(
 def profile_of(
     deployment: Deployment, needs: MemoryNeeds, promised: Promises, seen: Mapping[Precision, Seen]
 ) -> ReplicaProfile:
-    """What is known of its replicas: a first estimate by the model's sizes, and what of it was measured."""
+    """What is known of its replicas: a first estimate by the model's sizes, and what of it was measured (``seen``)."""
     need = Need(needs.weights_bytes, needs.kv_bytes, needs.workspace_bytes)
     longest = longest_of(deployment.model, deployment.max_model_len)
     per_sequence = max(1, min(needs.kv_bytes, int(HELD * longest * needs.kv_bytes_per_token)))

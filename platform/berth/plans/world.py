@@ -17,7 +17,7 @@ from berth.deployments.needs import needs_of_deployment
 from berth.fleet.models import Gpu, Health, Node, Seat, Slice, SliceUnit
 from berth.fleet.places import blocked_of, place_of
 from berth.fleet.seats import takes_new
-from berth.plans.demands import demand_of, promises
+from berth.plans.demands import demand_of, of_class, profile_of, promises
 from berth.plans.measured import measurements
 from gpuruntime.modelinfo import MemoryNeeds
 from scheduler.packing.model import ISOLATION, Demand
@@ -108,7 +108,9 @@ def deployments(rows: Iterable[plan.Replica], boards: Iterable[str]) -> tuple[pl
     promised, measured = (promises(timezone.now()), measurements()) if boards else ({}, {})
 
     def demand(row: Deployment, needs: MemoryNeeds) -> Demand:
-        return demand_of(row, needs, promised.get(row.id), boards, measured)
+        # Without a contract, its class alone says what it needs.
+        promise = promised.get(row.id) or of_class(row.service_class)
+        return demand_of(row, promise, profile_of(row, needs, promise, measured), boards)
 
     return tuple(_wanted(row, running.get(row.id, []), demand if boards else None) for row in wanted)
 

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
 from berth.deployments.needs import needs_of_deployment
-from berth.plans.demands import demand_of
-from berth.plans.measured import RUNS_KEPT, Run, forget_measurements, measurements, note_runs, precision_of
+from berth.plans.demands import demand_of, of_class, profile_of
+from berth.plans.measured import RUNS_KEPT, Precision, Run, forget_measurements, measurements, note_runs, precision_of
 from berth.plans.models import SlotMeasurement
 from gpuruntime.protocol import Pace
 from helpers.factories import make_deployment
 from helpers.fleets import H100, mig
+from scheduler.packing.measured import Seen
+from scheduler.packing.model import Demand
 
 pytestmark = pytest.mark.django_db
 NOON = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -78,15 +80,19 @@ def test_what_was_last_seen_long_ago_goes() -> None:
 
 def test_a_demand_is_told_what_was_measured_of_its_model_and_precision() -> None:
     deployment = make_deployment()
-    needs = needs_of_deployment(deployment)
-    estimated = demand_of(deployment, needs, None, [H100], {})
+    needs, promised = needs_of_deployment(deployment), of_class(deployment.service_class)
+
+    def asked(seen: dict[Precision, Seen]) -> Demand:
+        return demand_of(deployment, promised, profile_of(deployment, needs, promised, seen), [H100])
+
+    estimated = asked({})
     pace = Pace(deployment.max_num_seqs, 1000, 50.0, 64_000)
     note_runs(runs=[run("a/1", pace, precision=precision_of(deployment))], now=NOON)  # type: ignore[arg-type]
-    found = demand_of(deployment, needs, None, [H100], measurements())
+    found = asked(measurements())
     assert found.rates[SLOT] == pytest.approx(64_000 / 50, rel=0.05)
     assert found.rates[SLOT] != estimated.rates[SLOT]
     assert {slot: rate for slot, rate in found.rates.items() if slot != SLOT} == {
         slot: rate for slot, rate in estimated.rates.items() if slot != SLOT
     }
     deployment.dtype = "int8"
-    assert demand_of(deployment, needs, None, [H100], measurements()).rates == estimated.rates
+    assert asked(measurements()).rates == estimated.rates
