@@ -11,6 +11,7 @@ import uvicorn
 
 from berth import bounded_http
 from berth.bounded_http import MAX_HEAD_BYTES, BoundedHttp
+from helpers.patience import PATIENCE_S
 
 
 async def hello(scope: Any, receive: Any, send: Any) -> None:
@@ -42,7 +43,7 @@ async def answer_to(port: int, *pieces: bytes, pause_s: float = 0.0) -> bytes:
             writer.write(piece)
             await writer.drain()
             await asyncio.sleep(pause_s)
-        return await asyncio.wait_for(reader.read(), 3)
+        return await asyncio.wait_for(reader.read(), PATIENCE_S)
     except (ConnectionResetError, BrokenPipeError):
         return b"reset"
     finally:

@@ -9,7 +9,8 @@ import openai
 import pytest
 import requests
 
-from helpers.cluster import DEPLOYMENT, Cluster, Person, eventually, messages
+from helpers.cluster import DEPLOYMENT, Cluster, Person, messages
+from helpers.patience import eventually
 
 from .conftest import Demo
 
@@ -62,7 +63,7 @@ def test_usage_equals_what_the_client_was_told(cluster: Cluster, demo: Demo, ope
         rows = operator.get(f"usage?tenant={demo.tenant_id}")["results"]
         return next((r for r in rows if r["request_id"] == request_id), {})
 
-    record = eventually(row, 15, "the ledger has the request")
+    record = eventually(row, "the ledger has the request")
     assert (record["prompt_tokens"], record["completion_tokens"]) == (told.prompt_tokens, told.completion_tokens)
     assert record["counted_by"] == "door"
     assert record["outcome"] == "completed"

@@ -11,6 +11,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from helpers.cluster import DEPLOYMENT, Cluster, Person
+from helpers.console import WAIT_MS
+from helpers.patience import PATIENCE_S
 
 from .conftest import Demo
 
@@ -23,7 +25,6 @@ CHROMIUM = [
     "--disable-component-update",
     "--disable-sync",
 ]
-LIVE_MS = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,8 @@ def browser() -> Iterator[Browser]:
 
 def sign_in(browser: Browser, cluster: Cluster, email: str, password: str, width: int = 1440) -> Page:
     page = browser.new_context(viewport={"width": width, "height": 900}).new_page()
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(WAIT_MS)
+    expect.set_options(timeout=WAIT_MS)
     page.goto(cluster.base)
     page.get_by_label("E-mail").fill(email)
     page.get_by_role("textbox", name="Password").fill(password)
@@ -82,7 +84,7 @@ def test_a_key_is_created_shown_once_and_works(admin: Page, cluster: Cluster) ->
     expect(admin.get_by_text("from the browser")).to_be_visible()
     assert token not in admin.content()
     request = urllib.request.Request(f"{cluster.base}/v1/models", headers={"Authorization": f"Bearer {token}"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         assert [model["id"] for model in json.load(answer)["data"]] == [DEPLOYMENT]
 
 
@@ -99,7 +101,7 @@ def test_the_playground_streams_and_judges(admin: Page, cluster: Cluster) -> Non
     }"""
     admin.evaluate(lengths)
     admin.get_by_test_id("send").click()
-    expect(admin.get_by_test_id("answer-text")).to_have_text("The capital of France is Paris.", timeout=LIVE_MS)
+    expect(admin.get_by_test_id("answer-text")).to_have_text("The capital of France is Paris.")
     expect(admin.get_by_test_id("verdict")).to_be_visible()
     assert len(admin.evaluate("window.lengths")) >= 4, "the answer grew token by token"
     expect(admin.get_by_test_id("ttft")).to_have_text(re.compile(r"\d"))
@@ -111,7 +113,7 @@ def test_stop_ends_the_answer(admin: Page, cluster: Cluster) -> None:
     visit(admin, cluster, "playground")
     admin.get_by_test_id("message").fill("Write a very long story about the sea, with many chapters.")
     admin.get_by_test_id("send").click()
-    expect(admin.get_by_test_id("answer-text")).to_have_text(re.compile(r"\w+ \w+ \w+"), timeout=LIVE_MS)
+    expect(admin.get_by_test_id("answer-text")).to_have_text(re.compile(r"\w+ \w+ \w+"))
     admin.get_by_test_id("stop").click()
     expect(admin.get_by_test_id("send")).to_be_visible()
     expect(admin.get_by_text("Stopped")).to_be_visible()
@@ -119,13 +121,13 @@ def test_stop_ends_the_answer(admin: Page, cluster: Cluster) -> None:
 
 def test_the_overview_moves_while_an_answer_streams(admin: Page, cluster: Cluster, demo: Demo) -> None:
     visit(admin, cluster, "overview")
-    expect(admin.get_by_test_id("live").first).to_have_attribute("data-status", "live", timeout=LIVE_MS)
+    expect(admin.get_by_test_id("live").first).to_have_attribute("data-status", "live")
     offered = admin.get_by_test_id("tile-offered")
     before = offered.inner_text()
     cluster.client(demo.key).chat.completions.create(
         model=DEPLOYMENT, messages=[{"role": "user", "content": "hi"}], max_tokens=4
     )
-    expect(offered).not_to_have_text(before, timeout=LIVE_MS)
+    expect(offered).not_to_have_text(before)
     admin.screenshot(path=str(cluster.home.parent / "overview.png"))
 
 
@@ -138,10 +140,10 @@ def test_a_deployment_is_created_cloned_and_stopped(admin: Page, cluster: Cluste
     form.get_by_label("Name").fill("from-the-browser")
     form.get_by_label(re.compile("class", re.IGNORECASE)).first.click()
     admin.get_by_role("option", name="chat").click()
-    expect(admin.get_by_test_id("fit")).to_contain_text(re.compile("fits", re.IGNORECASE), timeout=LIVE_MS)
+    expect(admin.get_by_test_id("fit")).to_contain_text(re.compile("fits", re.IGNORECASE))
     form.get_by_role("button", name=re.compile("create|deploy", re.IGNORECASE)).last.click()
     row = admin.get_by_role("row", name=re.compile("from-the-browser "))
-    expect(row.locator('[data-state="running"]')).to_be_visible(timeout=40_000)
+    expect(row.locator('[data-state="running"]')).to_be_visible()
 
     row.get_by_test_id("deployment-menu").click()
     admin.get_by_test_id("clone-deployment").click()
@@ -154,7 +156,7 @@ def test_a_deployment_is_created_cloned_and_stopped(admin: Page, cluster: Cluste
         one.get_by_test_id("deployment-menu").click()
         admin.get_by_test_id("stop-deployment").click()
         admin.get_by_test_id("confirm").click()
-        expect(one.locator('[data-state="stopped"]')).to_be_visible(timeout=40_000)
+        expect(one.locator('[data-state="stopped"]')).to_be_visible()
     for one in (clone, row):
         one.get_by_test_id("deployment-menu").click()
         admin.get_by_test_id("delete-deployment").click()

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from helpers.cluster import DEPLOYMENT, Cluster, Person, eventually
+from helpers.cluster import DEPLOYMENT, Cluster, Person
 from helpers.console import LANGUAGE, choose, copied, escape, follow, look, opened
+from helpers.patience import PATIENCE_S, eventually
 from helpers.tenancy import (
     Tenancy,
     accept_invitation,
@@ -101,7 +102,7 @@ def ready(operator: Person, harbour: Harbour) -> None:
         rows = operator.get(f"deployments?tenant={harbour.tenant.id}")["results"]
         return sum(row["state"]["ready"] > 0 for row in rows) == 2
 
-    eventually(both, 90, "both deployments answer")
+    eventually(both, "both deployments answer")
 
 
 # The playground
@@ -153,7 +154,12 @@ def run_the_code(page: Page, token: str, harbour: Harbour) -> None:
     python = copy_code(page, "Python")
     assert harbour.deployment in python
     ran = subprocess.run(
-        [sys.executable, "-c", python], env=with_key(token), capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", python],
+        env=with_key(token),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert (ran.returncode, "Paris" in ran.stdout) == (0, True), ran.stdout + ran.stderr
     escape(page, dialog)
@@ -170,7 +176,7 @@ def copy_code(page: Page, language: str) -> str:
 
 def shell(command: str, token: str = "") -> str:
     ran = subprocess.run(
-        ["bash", "-c", command], env=with_key(token), capture_output=True, text=True, timeout=60, check=True
+        ["bash", "-c", command], env=with_key(token), capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     return ran.stdout
 
@@ -208,7 +214,7 @@ def explain(page: Page, operator: Person, harbour: Harbour) -> None:
 
     follow(page, "Requests")
     rows = page.get_by_test_id("requests").get_by_role("row")
-    eventually(lambda: booked(operator, harbour) == 5, 30, "all five requests are booked")
+    eventually(lambda: booked(operator, harbour) == 5, "all five requests are booked")
     page.reload()
     expect(rows).to_have_count(6)
     look(page, "developer requests")

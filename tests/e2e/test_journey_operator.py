@@ -18,9 +18,10 @@ from typing import Any
 import pyotp
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from helpers.cluster import Cluster, Person, eventually, messages
+from helpers.cluster import Cluster, Person, messages
 from helpers.console import SHOTS, choose, copied, escape, follow, look, opened, sign_in, switch_tenant
 from helpers.model import smollm2_path
+from helpers.patience import PATIENCE_S, eventually
 
 from .test_console import browser
 
@@ -29,7 +30,6 @@ __all__ = ["browser"]
 RUN = secrets.token_hex(2)
 EMAIL = f"operator-{RUN}@berth.test"
 CLASS, TENANT, MODEL, NODE = f"patient-{RUN}", f"Harbour {RUN}", f"journey-{RUN}", f"pier-{RUN}"
-READY_MS = 120_000
 STORY_TOKENS = 500
 
 
@@ -135,7 +135,7 @@ def register(page: Page) -> None:
     registration = page.get_by_test_id("registration")
     expect(registration.get_by_test_id("progress").or_(registration.get_by_role("status"))).to_be_visible()
     look(page, "operator 05 registering")
-    expect(registration).to_have_attribute("data-state", "ready", timeout=READY_MS)
+    expect(registration).to_have_attribute("data-state", "ready")
     look(page, "operator 06 registered")
     page.get_by_role("dialog").get_by_role("button", name="Close").first.click()
     row = page.get_by_role("row", name=re.compile(MODEL))
@@ -191,7 +191,7 @@ def deploy(page: Page) -> None:
     row = page.get_by_role("row", name=re.compile(MODEL))
     expect(row).to_be_visible()
     look(page, "operator 13 placing")
-    expect(row.locator('[data-state="running"]')).to_be_visible(timeout=READY_MS)
+    expect(row.locator('[data-state="running"]')).to_be_visible()
     look(page, "operator 14 deployments")
 
 
@@ -291,7 +291,7 @@ def joined(page: Page, operator: Person, folder: Path) -> Iterator[None]:
         stop_deployments(operator)
         node = only(operator, "nodes", name=NODE)
         operator.post(f"nodes/{node['id']}/drain")
-        eventually(lambda: is_empty(operator), 90, f"{NODE} is empty")
+        eventually(lambda: is_empty(operator), f"{NODE} is empty")
     finally:
         stop_agent(agent, folder)
     operator.delete(f"nodes/{node['id']}")
@@ -340,7 +340,7 @@ def stop_agent(agent: subprocess.Popen[bytes], folder: Path) -> None:
     os.killpg(agent.pid, signal.SIGTERM)
     agent.wait(20)
     command = [sys.executable, "-m", "scheduler.node", "--state-dir", "berth-node", "--stop-all"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=30)
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=PATIENCE_S)
 
 
 def node_card(page: Page, name: str) -> Locator:
@@ -356,7 +356,7 @@ def scale(page: Page, cluster: Cluster, operator: Person) -> None:
     page.get_by_role("dialog").get_by_label("Replicas").fill("2")
     look(page, "operator 25 scale dialog")
     page.get_by_test_id("confirm").click()
-    expect(row).to_contain_text(re.compile(r"2\s*/\s*2"), timeout=READY_MS)
+    expect(row).to_contain_text(re.compile(r"2\s*/\s*2"))
     row.get_by_role("link", name=MODEL).click()
     page.get_by_role("tab", name="Replicas").click()
     replicas = page.get_by_test_id("replicas")
@@ -370,13 +370,13 @@ def take_a_node_out(page: Page, cluster: Cluster, operator: Person, token: str) 
     deployment = only(operator, "deployments", name=MODEL)
     stream = Stream(cluster, token)
     stream.start()
-    eventually(lambda: stream.chunks or stream.error, 30, "the stream began")
+    eventually(lambda: stream.chunks or stream.error, "the stream began")
 
     def running() -> dict[str, Any] | None:
         rows = cluster.replicas(operator, deployment["id"])
         return next((row for row in rows if (row["stats"] or {}).get("running")), None)
 
-    busy = eventually(running, 10, "a replica says that it runs the stream")
+    busy = eventually(running, "a replica says that it runs the stream")
     switch_tenant(page, "Platform")
     follow(page, "Fleet")
     card = node_card(page, busy["node"])
@@ -389,7 +389,7 @@ def take_a_node_out(page: Page, cluster: Cluster, operator: Person, token: str) 
     drain = card.get_by_test_id("drain")
     expect(drain).to_be_visible()
     look(page, "operator 28 draining")
-    expect(drain).to_have_attribute("data-state", "done", timeout=READY_MS)
+    expect(drain).to_have_attribute("data-state", "done")
     look(page, "operator 29 drained")
 
     stream.join(60)

@@ -17,8 +17,9 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from berth.embedded.postgres import Postgres
-from helpers.cluster import DEPLOYMENT, Cluster, Person, eventually, messages
+from helpers.cluster import DEPLOYMENT, Cluster, Person, messages
 from helpers.console import choose, copied, escape, follow, look, opened, sign_in, switch_tenant
+from helpers.patience import eventually
 from helpers.tenancy import PASSWORD, Tenancy, accept_invitation, aside, found_tenant, make_class, take_token
 
 from .conftest import Demo
@@ -308,7 +309,7 @@ def use(cluster: Cluster, *tokens: str) -> None:
 
 
 def see_usage(page: Page, operator: Person, tenant: Tenancy, dear: str) -> None:
-    total = eventually(lambda: booked(operator, tenant, 2), 30, "both requests are booked")
+    total = eventually(lambda: booked(operator, tenant, 2), "both requests are booked")
     assert Decimal(total["cost"]) > 0
     follow(page, "Usage")
     expect(page.get_by_test_id("usage-requests")).to_contain_text(re.compile(r"^\D*2\b"))
@@ -358,7 +359,7 @@ def see_attainment(page: Page, operator: Person, tenant: Tenancy, dear: str) -> 
         total = operator.get(f"slas/attainment?tenant={tenant.id}")["total"]
         return (total["offered"], total["good"]) == (2, 2)
 
-    eventually(judged, 75, "the minute of both requests is over and written")
+    eventually(judged, "the minute of both requests is over and written")
     follow(page, "SLAs")
     expect(page.get_by_test_id("attained")).to_contain_text("100 %")
     expect(page.get_by_test_id("attained")).to_contain_text("2 good")

@@ -14,7 +14,8 @@ import redis
 import requests
 
 from berth.embedded.paths import redis_url
-from helpers.cluster import DEPLOYMENT, Cluster, Person, eventually, messages
+from helpers.cluster import DEPLOYMENT, Cluster, Person, messages
+from helpers.patience import PATIENCE_S, eventually
 
 from .conftest import Demo
 
@@ -59,7 +60,7 @@ def test_finished_stopped_and_disconnected(
     cluster: Cluster, demo: Demo, operator: Person, fresh_key: dict[str, Any]
 ) -> None:
     token = fresh_key["token"]
-    eventually(lambda: stream(cluster, token, max_tokens=1).status_code == 200, 3, "the key works")
+    eventually(lambda: stream(cluster, token, max_tokens=1).status_code == 200, "the key works")
 
     with closing(stream(cluster, token, max_tokens=12)) as finished:
         told = [f["usage"]["completion_tokens"] for f in frames(finished) if f.get("usage")]
@@ -74,7 +75,7 @@ def test_finished_stopped_and_disconnected(
                 break
 
     rows = eventually(
-        lambda: len(r := usage_of(operator, demo, fresh_key["key"]["id"])) >= 4 and r, 20, "four records are posted"
+        lambda: len(r := usage_of(operator, demo, fresh_key["key"]["id"])) >= 4 and r, "four records are posted"
     )
     by_outcome: dict[str, list[int]] = {}
     for row in rows:
@@ -99,18 +100,17 @@ def test_a_killed_gateway_loses_no_token_of_fifty_streams(
         except requests.RequestException:
             pass
 
-    eventually(lambda: stream(cluster, fresh_key["token"], max_tokens=1).status_code == 200, 3, "the key works")
+    eventually(lambda: stream(cluster, fresh_key["token"], max_tokens=1).status_code == 200, "the key works")
     readers = [threading.Thread(target=read, args=(i,), daemon=True) for i in range(count)]
     with DoorCounts(cluster) as counted:
         for reader in readers:
             reader.start()
-        eventually(lambda: sum(n > 0 for n in first) >= 30, 60, "most streams have tokens")
+        eventually(lambda: sum(n > 0 for n in first) >= 30, "most streams have tokens")
         cluster.process("manage.py", "serve").kill()
         for reader in readers:
             reader.join(60)
         rows = eventually(
             lambda: len(r := usage_of(operator, demo, fresh_key["key"]["id"])) >= count + 1 and r,
-            60,
             "all fifty are posted",
             every_s=0.5,
         )
@@ -142,7 +142,7 @@ class DoorCounts:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(5)
+        self._thread.join(PATIENCE_S)
         self._client.close()
 
     def _read(self) -> None:

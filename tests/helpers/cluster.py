@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import psutil
 import requests
 
 from helpers.model import CACHE
+from helpers.patience import PATIENCE_S, eventually
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEPLOYMENT = "smollm2-135m"
@@ -29,22 +30,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def eventually(check: Callable[[], Any], timeout_s: float, what: str, every_s: float = 0.1) -> Any:
-    """The first truthy result of ``check``; its last exception or value is in the failure."""
-    deadline = time.monotonic() + timeout_s
-    last: object = None
-    while time.monotonic() < deadline:
-        try:
-            value = check()
-            if value:
-                return value
-            last = value
-        except (requests.RequestException, OSError, AssertionError, KeyError, psutil.NoSuchProcess) as error:
-            last = error
-        time.sleep(every_s)
-    raise AssertionError(f"not within {timeout_s:.0f} s: {what} (last: {last!r})")
 
 
 class Person:
@@ -120,7 +105,7 @@ class Cluster:
                 raise RuntimeError(f"up ended with {self.up.returncode}:\n{self.output()[-3000:]}")
             return b"Berth is ready" in self.output_bytes()
 
-        eventually(ready, timeout_s, f"Berth is ready; up said:\n{self.output()[-3000:]}")
+        eventually(ready, f"Berth is ready; up said:\n{self.output()[-3000:]}", patience_s=timeout_s)
         return time.monotonic() - started
 
     def output_bytes(self) -> bytes:
@@ -129,7 +114,7 @@ class Cluster:
     def output(self) -> str:
         return self.output_bytes().decode(errors="replace")
 
-    def stop(self, how: int = signal.SIGINT, timeout_s: float = 40.0) -> None:
+    def stop(self, how: int = signal.SIGINT, timeout_s: float = PATIENCE_S) -> None:
         if self.up is not None and self.up.poll() is None:
             self.up.send_signal(how)
             self.up.wait(timeout_s)

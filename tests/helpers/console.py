@@ -13,9 +13,10 @@ from typing import Literal
 
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from helpers.patience import PATIENCE_S
 from helpers.tongue import speaking
 
-WAIT_MS = 30_000
+WAIT_MS = PATIENCE_S * 1000
 WIDTHS = (1440, 390)
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 """Where pages are kept to be looked at, in every width and theme, and what a script sees amiss in them; nothing is

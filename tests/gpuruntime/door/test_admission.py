@@ -9,6 +9,7 @@ import pytest
 from gpuruntime.door.admission import Admission, Slo
 from gpuruntime.door.errors import ApiError
 from gpuruntime.door.queue import NEVER, FairQueue, Ticket
+from helpers.patience import PATIENCE_S
 
 
 async def test_no_more_than_the_capacity_run_at_once() -> None:
@@ -62,7 +63,7 @@ async def test_a_turn_that_meets_a_cancelled_wait_is_passed_on() -> None:
     await asyncio.sleep(0)
     admission.leave(first, 1)  # the turn is given to `leaving` ...
     leaving.cancel()  # ... in the moment in which its client goes
-    await asyncio.wait_for(staying, 1)
+    await asyncio.wait_for(staying, PATIENCE_S)
     assert leaving.cancelled()
     assert admission.running == 1
 
@@ -94,8 +95,8 @@ async def test_a_loose_promise_waits_while_it_would_slow_a_tighter_one_down() ->
     await settle()
     assert admission.running == 1, "80 ms for two"
     step_ms = 19.0
-    await asyncio.wait_for(entering["l"], 2)
-    await asyncio.wait_for(entering["n"], 2)
+    await asyncio.wait_for(entering["l"], PATIENCE_S)
+    await asyncio.wait_for(entering["n"], PATIENCE_S)
     assert (admission.running, admission.queued) == (3, 0), "a shorter step lets them in by itself"
     for ticket in (tight, loose, none):
         admission.leave(ticket, 1)
@@ -121,7 +122,7 @@ async def test_without_a_step_time_or_a_tighter_promise_nobody_is_held() -> None
     for step_ms in (None, 500.0):
         admission = Admission(8, 100, 10, step_ms=lambda step_ms=step_ms: step_ms)  # type: ignore[misc]
         for tpot_ms in (60.0, None) if step_ms is None else (None, 100.0, 60.0):
-            await asyncio.wait_for(admission.enter(Ticket("t", tpot_ms=tpot_ms)), 1)
+            await asyncio.wait_for(admission.enter(Ticket("t", tpot_ms=tpot_ms)), PATIENCE_S)
         assert admission.queued == 0
 
 

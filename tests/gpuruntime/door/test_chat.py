@@ -12,14 +12,9 @@ from gpuruntime.door import run
 from gpuruntime.door.errors import ApiError
 from gpuruntime.protocol import Load
 from helpers.door import AUTH, ScriptedBackend, open_door, sse
+from helpers.patience import soon
 
 USAGE = {"include_usage": True, "continuous_usage_stats": True}
-
-
-async def until(condition: Any, timeout_s: float = 3) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 async def test_a_stream_is_openais_frames_with_the_running_usage_and_the_berth_object() -> None:
@@ -89,7 +84,7 @@ async def test_every_response_says_how_loaded_the_door_is() -> None:
     gate = asyncio.Event()
     async with open_door(ScriptedBackend(gate=gate), max_num_seqs=1) as door:
         running = [asyncio.create_task(door.chat(max_tokens=1).__aenter__()) for _ in range(3)]
-        await until(lambda: door.replica.admission.queued == 2)
+        await soon(lambda: door.replica.admission.queued == 2)
         for path in ("/health", "/v1/models", "/nowhere", "/metrics"):
             async with door.http.get(door.url + path, headers=AUTH) as response:
                 load = Load.parse(response.headers["x-berth-load"])
@@ -178,9 +173,9 @@ async def test_a_client_that_leaves_stops_the_generation_within_a_step() -> None
             await response.content.readany()
             response.close()
         seen = backend.generated["req_gone"]
-        await until(lambda: backend.closed == ["req_gone"], 1)
+        await soon(lambda: backend.closed == ["req_gone"])
         assert backend.generated["req_gone"] <= seen + 2
-        await until(lambda: len(door.replica.spool) == 1)
+        await soon(lambda: len(door.replica.spool) == 1)
         (ended,) = door.ended()
         assert (ended.outcome, ended.completion_tokens) == ("client_left", backend.generated["req_gone"])
         assert door.replica.admission.running == 0
@@ -190,8 +185,8 @@ async def test_what_a_client_that_left_had_cost_is_counted_once() -> None:
     async with open_door(ScriptedBackend(step_s=0.02)) as door:
         async with door.chat(max_tokens=500, stream=True, headers={"x-berth-tenant": "ten_a"}) as response:
             await response.content.readany()
-        await until(lambda: len(door.replica.spool) == 1)
-        await until(lambda: not door.replica.active)
+        await soon(lambda: len(door.replica.spool) == 1)
+        await soon(lambda: not door.replica.active)
         (ended,) = door.ended()
         assert (ended.outcome, ended.finish_reason, ended.prefill_ms, ended.decode_ms) == ("client_left", "abort", 2, 3)
         assert (ended.queue_ms or 0) >= 1.0
@@ -205,8 +200,8 @@ async def test_an_engine_that_does_not_answer_an_abort_holds_up_no_record(monkey
     async with open_door(backend) as door:
         async with door.chat(max_tokens=500, stream=True) as response:
             await response.content.readany()
-        await until(lambda: len(door.replica.spool) == 1, 1)
-        await until(lambda: not door.replica.active)
+        await soon(lambda: len(door.replica.spool) == 1)
+        await soon(lambda: not door.replica.active)
         (ended,) = door.ended()
         assert (ended.outcome, ended.executed_ideal_s, ended.prefill_ms) == ("client_left", None, None)
         assert ended.completion_tokens == max(backend.generated.values())
@@ -217,7 +212,7 @@ async def test_an_engine_that_does_not_answer_an_abort_holds_up_no_record(monkey
 async def test_a_request_that_the_drain_cut_short_is_counted_with_its_timings(stream: bool) -> None:
     async with open_door(ScriptedBackend(step_s=0.02)) as door:
         asked = asyncio.create_task(door.chat(max_tokens=500, stream=stream).__aenter__())
-        await until(lambda: any(one.account.completion_tokens for one in door.replica.active))
+        await soon(lambda: any(one.account.completion_tokens for one in door.replica.active))
         for one in door.replica.active:
             one.fail(ApiError(503, "The replica stops.", code="replica_stopped"))
         response = await asked
@@ -233,14 +228,14 @@ async def test_a_client_that_leaves_the_queue_gives_its_place_up() -> None:
     backend = ScriptedBackend(gate=gate)
     async with open_door(backend, max_num_seqs=1) as door:
         first = asyncio.create_task(door.chat(max_tokens=1).__aenter__())
-        await until(lambda: door.replica.admission.running == 1)
+        await soon(lambda: door.replica.admission.running == 1)
         second = asyncio.create_task(door.chat(max_tokens=1).__aenter__())
-        await until(lambda: door.replica.admission.queued == 1)
+        await soon(lambda: door.replica.admission.queued == 1)
         second.cancel()
-        await until(lambda: door.replica.admission.queued == 0)
+        await soon(lambda: door.replica.admission.queued == 0)
         gate.set()
         (await first).release()
-        await until(lambda: len(door.replica.spool) == 2)
+        await soon(lambda: len(door.replica.spool) == 2)
         assert sorted(ended.outcome for ended in door.ended()) == ["client_left", "completed"]
         assert len(backend.order) == 1
 
@@ -259,7 +254,7 @@ async def test_urgent_requests_overtake_and_tenants_share() -> None:
             }
             count = len(door.replica.active)
             waiting.append(asyncio.create_task(door.chat(max_tokens=1, headers=given).__aenter__()))
-            await until(lambda: len(door.replica.active) == count + 1)
+            await soon(lambda: len(door.replica.active) == count + 1)
 
         await send("first", "a")
         await send("a-none", "a")
@@ -276,14 +271,14 @@ async def test_a_full_queue_answers_503_and_counts_nothing() -> None:
     gate = asyncio.Event()
     async with open_door(ScriptedBackend(gate=gate), max_num_seqs=1, max_queue=1) as door:
         kept = [asyncio.create_task(door.chat(max_tokens=1).__aenter__()) for _ in range(2)]
-        await until(lambda: door.replica.admission.queued == 1)
+        await soon(lambda: door.replica.admission.queued == 1)
         async with door.chat(max_tokens=1) as response:
             assert (response.status, (await response.json())["error"]["code"]) == (503, "queue_full")
             assert int(response.headers["retry-after"]) >= 1
         gate.set()
         for response in await asyncio.gather(*kept):
             response.release()
-        await until(lambda: len(door.replica.spool) == 2)
+        await soon(lambda: len(door.replica.spool) == 2)
         found = [(ended.outcome, ended.running_at_arrival, ended.queued_at_arrival) for ended in door.ended()]
         assert found == [("completed", 0, 0), ("completed", 1, 0)]
 
@@ -292,12 +287,12 @@ async def test_a_queue_timeout_is_counted() -> None:
     gate = asyncio.Event()
     async with open_door(ScriptedBackend(gate=gate), max_num_seqs=1, queue_timeout_s=0.05) as door:
         first = asyncio.create_task(door.chat(max_tokens=1).__aenter__())
-        await until(lambda: door.replica.admission.running == 1)
+        await soon(lambda: door.replica.admission.running == 1)
         async with door.chat(max_tokens=1) as response:
             assert (response.status, (await response.json())["error"]["code"]) == (503, "queue_timeout")
         gate.set()
         (await first).release()
-        await until(lambda: len(door.replica.spool) == 2)
+        await soon(lambda: len(door.replica.spool) == 2)
         assert sorted(ended.outcome for ended in door.ended()) == ["completed", "queue_timeout"]
 
 

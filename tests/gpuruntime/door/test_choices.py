@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import openai
@@ -13,15 +12,10 @@ import pytest
 from gpuruntime.backend import EngineFull
 from gpuruntime.door.errors import ApiError
 from helpers.door import TOKEN, OpenDoor, ScriptedBackend, open_door, sse
+from helpers.patience import PATIENCE_S, soon
 
 USAGE = {"include_usage": True, "continuous_usage_stats": True}
 NAMED = {"x-request-id": "req_n"}
-
-
-async def until(condition: Callable[[], object], timeout_s: float = 5) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 def client(door: OpenDoor) -> openai.AsyncOpenAI:
@@ -77,7 +71,7 @@ async def test_the_others_start_with_the_first_ones_token() -> None:
     backend = ScriptedBackend(gate=gate)
     async with open_door(backend) as door:
         asked = asyncio.create_task(door.chat(n=4, max_tokens=2).__aenter__())
-        await until(lambda: door.replica.admission.running == 4)
+        await soon(lambda: door.replica.admission.running == 4)
         await asyncio.sleep(0.02)
         assert len(backend.order) == 1
         gate.set()
@@ -100,11 +94,11 @@ async def test_a_deadline_that_grows_with_the_prompt_keeps_the_first_choice_firs
     backend = ScriptedBackend(gate=gate)
     async with open_door(backend, max_num_seqs=1) as door:
         blocking = asyncio.create_task(door.chat(max_tokens=1).__aenter__())
-        await until(lambda: door.replica.admission.running == 1)
+        await soon(lambda: door.replica.admission.running == 1)
         asked = asyncio.create_task(door.chat("x" * 100, n=4, max_tokens=2, headers=slo).__aenter__())
-        await until(lambda: door.replica.admission.queued == 4)
+        await soon(lambda: door.replica.admission.queued == 4)
         gate.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             response = await asked
             assert response.status == 200
             (await blocking).release()
@@ -118,7 +112,7 @@ async def test_all_choices_are_let_in_or_none() -> None:
             assert (response.status, error["param"]) == (400, "n")
             assert "5" in error["message"]
         first = asyncio.create_task(door.chat(n=3, max_tokens=1).__aenter__())
-        await until(lambda: (door.replica.admission.running, door.replica.admission.queued) == (2, 1))
+        await soon(lambda: (door.replica.admission.running, door.replica.admission.queued) == (2, 1))
         async with door.chat(n=3, max_tokens=1) as response:
             error = (await response.json())["error"]
             assert (response.status, error["code"]) == (503, "queue_full")
@@ -126,7 +120,7 @@ async def test_all_choices_are_let_in_or_none() -> None:
         assert (door.replica.admission.running, door.replica.admission.queued) == (2, 1)
         gate.set()
         (await first).release()
-        await until(lambda: door.replica.admission.running == 0)
+        await soon(lambda: door.replica.admission.running == 0)
         assert [ended.outcome for ended in door.ended()] == ["completed"]
 
 
@@ -137,7 +131,7 @@ async def test_one_choice_that_fails_fails_the_request_and_ends_the_others(faili
         async with door.chat(n=3, max_tokens=500, stream=True, headers=NAMED) as response:
             frames = sse(await response.read())
         assert frames[-1]["error"]["code"] == "engine_failed"
-        await until(lambda: not door.replica.active)
+        await soon(lambda: not door.replica.active)
         (ended,) = door.ended()
         assert ended.outcome == "truncated"
         assert ended.completion_tokens == sum(backend.generated.values())
@@ -150,7 +144,7 @@ async def test_the_others_never_begin_when_the_first_fails() -> None:
     async with open_door(backend) as door:
         async with door.chat(n=3, max_tokens=5) as response:
             assert response.status == 500
-        await until(lambda: not door.replica.active)
+        await soon(lambda: not door.replica.active)
         assert (len(backend.order), door.replica.admission.running) == (1, 0)
         assert [ended.outcome for ended in door.ended()] == ["failed"]
 
@@ -164,7 +158,7 @@ async def test_what_a_full_engine_refuses_is_not_counted_here() -> None:
         async with door.chat(n=2) as response:
             error = (await response.json())["error"]
             assert (response.status, error["code"], response.headers["retry-after"]) == (503, "queue_full", "1")
-        await until(lambda: not door.replica.active)
+        await soon(lambda: not door.replica.active)
         assert (door.ended(), door.replica.admission.running) == ([], 0)
 
 
@@ -172,9 +166,9 @@ async def test_a_client_that_leaves_ends_every_choice_and_pays_for_all_of_them()
     backend = ScriptedBackend(step_s=0.01)
     async with open_door(backend) as door:
         async with door.chat(n=3, max_tokens=500, stream=True, headers=NAMED) as response:
-            await until(lambda: len(backend.generated) == 3)
+            await soon(lambda: len(backend.generated) == 3)
             await response.content.readany()
-        await until(lambda: len(door.replica.spool) == 1 and not door.replica.active)
+        await soon(lambda: len(door.replica.spool) == 1 and not door.replica.active)
         (ended,) = door.ended()
         assert (ended.outcome, ended.completion_tokens) == ("client_left", sum(backend.generated.values()))
         assert ended.executed_ideal_s == 3 * 0.75
@@ -186,11 +180,11 @@ async def test_a_client_that_leaves_while_some_wait_gives_all_places_back() -> N
     backend = ScriptedBackend(gate=gate)
     async with open_door(backend, max_num_seqs=2) as door:
         asked = asyncio.create_task(door.chat(n=4, max_tokens=1).__aenter__())
-        await until(lambda: door.replica.admission.queued == 2)
+        await soon(lambda: door.replica.admission.queued == 2)
         asked.cancel()
-        await until(lambda: door.replica.admission.queued == 0)
+        await soon(lambda: door.replica.admission.queued == 0)
         gate.set()
-        await until(lambda: not door.replica.active)
+        await soon(lambda: not door.replica.active)
         assert door.replica.admission.running == 0
         assert len(backend.order) == 1
 
@@ -198,12 +192,12 @@ async def test_a_client_that_leaves_while_some_wait_gives_all_places_back() -> N
 async def test_a_drain_that_is_over_ends_every_choice() -> None:
     async with open_door(ScriptedBackend(step_s=0.01)) as door:
         asked = asyncio.create_task(door.chat(n=2, max_tokens=500).__aenter__())
-        await until(lambda: any(one.account.completion_tokens for one in door.replica.active))
+        await soon(lambda: any(one.account.completion_tokens for one in door.replica.active))
         for one in door.replica.active:
             one.fail(ApiError(503, "The replica stops.", code="replica_stopped"))
         response = await asked
         assert (response.status, (await response.json())["error"]["code"]) == (503, "replica_stopped")
-        await until(lambda: door.replica.admission.running == 0)
+        await soon(lambda: door.replica.admission.running == 0)
 
 
 async def test_log_probabilities_in_the_official_clients_types() -> None:

@@ -15,6 +15,7 @@ from gpuruntime.door.report import Reporter
 from gpuruntime.goodput import Outcome
 from gpuruntime.protocol import Ended, EndedAck, RuntimeHello, Stats, decode_runtime, encode
 from helpers.door import TOKEN, OpenDoor, ScriptedBackend, open_door
+from helpers.patience import soon
 
 
 @dataclass
@@ -65,19 +66,13 @@ async def chat(door: OpenDoor, tenant: str, tokens: int) -> None:
         await response.read()
 
 
-async def until(condition: Any, timeout_s: float = 5) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
 async def test_it_says_who_it_is_then_what_it_did_and_what_ended() -> None:
     control = ControlPlane()
     async with control.up(), reporting(control) as (door, _):
-        await until(lambda: control.all(Stats))
+        await soon(lambda: control.all(Stats))
         await chat(door, "ten_a", 3)
         await chat(door, "ten_b", 4)
-        await until(lambda: len(door.replica.spool) == 0 and len(control.all(Stats)) > 2)
+        await soon(lambda: len(door.replica.spool) == 0 and len(control.all(Stats)) > 2)
     assert control.headers[0]["authorization"] == f"Bearer {TOKEN}"
     assert (control.headers[0]["x-berth-replica"], control.headers[0]["path"]) == ("rep_1", "/ws/runtime")
     hello, first = control.connections[0][:2]
@@ -102,12 +97,12 @@ async def test_a_control_plane_that_was_away_misses_nothing() -> None:
         await chat(door, "ten_a", 6)
         await asyncio.sleep(0.3)
         async with control.up():
-            await until(lambda: control.all(Ended), 10)
+            await soon(lambda: control.all(Ended))
             assert control.connections[-1][1].work.completion_tokens == 6
             assert len(door.replica.spool) == 1  # sent, not acknowledged
         control.acks = True
         async with control.up():
-            await until(lambda: len(door.replica.spool) == 0, 10)
+            await soon(lambda: len(door.replica.spool) == 0)
     assert [request.completion_tokens for message in control.all(Ended) for request in message.requests] == [6, 6]
     assert sum(stats.work.completion_tokens for stats in control.all(Stats)) == 6
 
@@ -115,7 +110,7 @@ async def test_a_control_plane_that_was_away_misses_nothing() -> None:
 async def test_goodbye_waits_for_the_last_acknowledgement() -> None:
     control = ControlPlane()
     async with control.up(), reporting(control) as (door, reporter):
-        await until(lambda: control.all(Stats))
+        await soon(lambda: control.all(Stats))
         door.replica.become("draining")
         door.replica.counter.end(Account("req_last", "ten_a", 0.0), Outcome.COMPLETED)
         await reporter.flush(5)

@@ -6,8 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,11 @@ from gpuruntime.engine.config import EngineConfig
 from gpuruntime.engine.core import EngineCore
 from helpers.engine import save_random_llama
 from helpers.model import REPOSITORY, smollm2_dir, smollm2_gguf  # noqa: F401 - fixtures
+from helpers.patience import soon
 
 CONTEXT = 128
 COLD_START = """
-import asyncio, sys, time
+import asyncio, sys
 from pathlib import Path
 from gpuruntime.backend import SamplingParams
 from gpuruntime.engine.backend import NativeBackend
@@ -35,13 +35,12 @@ async def main():
     backend = NativeBackend(EngineConfig(Path(sys.argv[1])))
     info = await backend.start()
     prompt = await backend.prepare([{"role": "user", "content": "What is the capital of France?"}], b"")
-    text, first = "", None
+    text = ""
     async for delta in backend.generate("a", prompt, SamplingParams(max_tokens=20, temperature=0)):
-        first = first or time.process_time()
         text += delta.text
     await backend.stop()
     assert "transformers" not in sys.modules
-    print(f"{first:.3f} {text}")
+    print(text)
 
 asyncio.run(main())
 """
@@ -91,14 +90,7 @@ async def settled(backend: NativeBackend) -> None:
         held = (stats.kv_blocks_total or 0) - (stats.kv_blocks_free or 0) - (stats.kv_blocks_cached or 0)
         return (stats.running, stats.waiting, held) == (0, 0, 0)
 
-    await eventually(idle)
-
-
-async def eventually(condition: Callable[[], bool], within_s: float = 10) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
+    await soon(idle)
 
 
 async def test_a_stream_counts_its_tokens_and_ends_with_timings(model_dir: Path) -> None:
@@ -292,7 +284,7 @@ async def test_a_context_beyond_the_models_own_is_refused(model_dir: Path) -> No
 async def test_ideal_time_is_reported_once_the_device_was_measured(model_dir: Path, tmp_path: Path) -> None:
     rates = {"flops_per_s": 1e12, "bytes_per_s": 1e10}
     async with running(model_dir, cache_dir=tmp_path) as backend:
-        await eventually(lambda: any(tmp_path.glob("rates-*.json")))
+        await soon(lambda: any(tmp_path.glob("rates-*.json")))
     stored = next(iter(tmp_path.glob("rates-*.json")))  # noqa: ASYNC240 - a file of a hundred bytes
     assert set(json.loads(stored.read_text())) == set(rates)
     stored.write_text(json.dumps(rates))
@@ -311,16 +303,8 @@ async def test_ideal_time_is_reported_once_the_device_was_measured(model_dir: Pa
         assert (again.ideal_s or 0) < timings.ideal_s
 
 
-def test_a_cold_start_answers_with_little_work_and_without_transformers(smollm2_dir: Path) -> None:  # noqa: F811
+def test_a_cold_start_answers_without_transformers(smollm2_dir: Path) -> None:  # noqa: F811
     command = [sys.executable, "-c", COLD_START, str(smollm2_dir)]
-    firsts = []
-    for _ in range(3):
-        result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-        assert result.returncode == 0, result.stderr
-        first, text = result.stdout.split(" ", 1)
-        assert text.strip() == "The capital of France is Paris."
-        firsts.append(float(first))
-        if firsts[-1] < 6:
-            break
-    # 3 s on two cores, as CPU seconds: those hardly depend on what else the machine does.
-    assert min(firsts) < 6, firsts
+    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "The capital of France is Paris."

@@ -18,6 +18,7 @@ from aiohttp import web
 
 import gpuruntime.protocol as wire
 from gpuruntime.process import process_start_time
+from helpers.patience import PATIENCE_S
 from helpers.tiny_llama import write_tiny_llama
 from scheduler.geometry.boards import board
 from scheduler.node.paths import StateDir
@@ -110,19 +111,19 @@ class ControlPlane:
         rows = self.observed.replicas if self.observed is not None else []
         return next((row for row in rows if row.replica_id == replica_id), None)
 
-    async def until(self, check: Callable[[], Any], within_s: float = 20) -> Any:
-        deadline = time.monotonic() + within_s
+    async def until(self, check: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + PATIENCE_S
         while not (value := check()):
             assert time.monotonic() < deadline, f"not in time: {self.observed} {self.lines}"
             await asyncio.sleep(0.02)
         return value
 
-    async def until_state(self, state: str, within_s: float = 20, replica_id: str = "rep_1") -> wire.ObservedReplica:
+    async def until_state(self, state: str, replica_id: str = "rep_1") -> wire.ObservedReplica:
         def reached() -> wire.ObservedReplica | None:
             row = self.seen(replica_id)
             return row if row is not None and row.state == state else None
 
-        found = await self.until(reached, within_s)
+        found = await self.until(reached)
         assert isinstance(found, wire.ObservedReplica)
         return found
 
@@ -203,7 +204,7 @@ def environment_of(pid: int) -> list[str]:
 async def test_from_a_model_at_the_control_plane_to_an_answer(control: ControlPlane, node: Node, model: Path) -> None:
     await control.want(2, tiny(model))
     await node.start()
-    ready = await control.until_state("ready", 40)
+    ready = await control.until_state("ready")
     assert control.headers[0] == (f"Bearer {TOKEN}", "node-a")
     hello = control.hellos[0]
     assert (hello.node, hello.provider, hello.address, len(hello.devices)) == ("node-a", "cpu", "127.0.0.1", 1)
@@ -255,13 +256,13 @@ async def test_reports_each_second_and_comes_back_when_the_control_plane_does(
     count = len(control.hellos)
     await asyncio.sleep(0.5)
     await control.start()
-    await control.until(lambda: len(control.hellos) > count, within_s=10)
+    await control.until(lambda: len(control.hellos) > count)
 
 
 async def test_sigterm_leaves_runtimes_and_stop_all_ends_them(control: ControlPlane, node: Node, model: Path) -> None:
     await control.want(2, tiny(model))
     agent = await node.start()
-    pid = (await control.until_state("ready", 40)).pid
+    pid = (await control.until_state("ready")).pid
     busy = await node.command("--stop-all", "--grace", "1")
     assert await busy.wait() == 2  # not under a living agent, which would start them again
     assert busy.stderr is not None
@@ -281,7 +282,7 @@ async def test_damaged_model_is_a_reason_and_is_tried_again(control: ControlPlan
     failed = await control.until_state("failed")
     assert "config.json arrived damaged" in failed.reason
     await control.want(3, spec)
-    await control.until_state("ready", 40)
+    await control.until_state("ready")
 
 
 async def test_simulated_node_runs_real_runtimes_on_their_slices(
@@ -312,7 +313,7 @@ async def test_simulated_node_runs_real_runtimes_on_their_slices(
         memory_bytes=profile.memory_bytes,
     )
     await control.want(2, tiny(model, device_uuid=slice_.device_uuid, slice_id="slc_1"), slices=[slice_])
-    ready = await control.until_state("ready", 40)
+    ready = await control.until_state("ready")
     assert control.observed is not None
     (seen,) = control.observed.slices
     assert (seen.slice_id, seen.state, seen.profile, seen.start) == ("slc_1", "ready", "3g.40gb", 4)

@@ -12,6 +12,7 @@ import pytest
 
 from gpuruntime.process import process_start_time
 from gpuruntime.protocol import Desired, ReplicaSpec
+from helpers.patience import PATIENCE_S, eventually
 from scheduler.node import process, replica
 from scheduler.node.replica import backoff_s
 from scheduler.node.stopall import stop_all
@@ -132,7 +133,7 @@ def test_crash_is_restarted_with_backoff_and_its_reason(bench: Any, spec: Spec) 
     failed = bench.until_state("failed")
     assert failed.restarts == 1
     assert failed.reason == "The runtime ended (exit code 7): about to break; restart 1 follows 0.5 s later"
-    bench.until(lambda: bench.seen().restarts == 3, within_s=15)
+    bench.until(lambda: bench.seen().restarts == 3)
     assert time.monotonic() - begun >= 0.5 + 1.0
 
 
@@ -146,7 +147,7 @@ def test_kill_is_noticed_and_a_new_process_serves(bench: Any, spec: Spec) -> Non
     bench.want(spec())
     first = bench.until_state("ready")
     os.kill(first.pid, signal.SIGKILL)
-    bench.until(lambda: "(killed by SIGKILL); restart 1" in bench.seen().reason, within_s=1)
+    bench.until(lambda: "(killed by SIGKILL); restart 1" in bench.seen().reason)
     assert bench.seen().state == "lost"
     second = bench.until_state("ready")
     assert (second.restarts, second.pid == first.pid, second.epoch == first.epoch) == (1, False, False)
@@ -208,7 +209,7 @@ def test_stubborn_runtime_and_its_children_are_killed_after_the_drain(
     bench.want(spec("rep_1", run=False, drain_timeout_s=0.5))
     draining = bench.until_state("draining")
     assert draining.alive
-    bench.until_state("stopped", within_s=3)
+    bench.until_state("stopped")
     assert dead(pid)
     assert dead(child)
 
@@ -219,19 +220,16 @@ def test_children_of_a_crashed_runtime_do_not_stay(bench: Any, spec: Spec) -> No
     child = int(bench.state.log_file("rep_1").read_text().split("child=")[1])
     os.kill(pid, signal.SIGKILL)
     bench.until(lambda: bench.seen().restarts == 1)
-    deadline = time.monotonic() + 2
-    while not dead(child) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert dead(child)
+    eventually(lambda: dead(child))
 
 
 def test_drain_lets_the_runtime_finish(bench: Any, spec: Spec) -> None:
-    bench.want(spec("rep_1", "drain=0.6"))
+    bench.want(spec("rep_1", "drain=0.6", drain_timeout_s=10 * PATIENCE_S))
     bench.until_state("ready")
     begun = time.monotonic()
     bench.want()
     bench.until(lambda: bench.supervisor.observed() == [])
-    assert 0.6 <= time.monotonic() - begun < 3
+    assert time.monotonic() - begun >= 0.6
 
 
 def test_unsafe_replica_id_is_refused_and_the_others_start(bench: Any, spec: Spec) -> None:

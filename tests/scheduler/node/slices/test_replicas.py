@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from gpuruntime.process import process_start_time
 from gpuruntime.protocol import Desired, ObservedReplica, ReplicaSpec, SliceSpec
 from helpers.cutters import nvml_over_mock, simulated
+from helpers.patience import PATIENCE_S
 from helpers.replicas import Bench, make_spec
 from helpers.slices import KeeperBench, slice_spec
 from scheduler.node.metrics import AgentCollector
@@ -48,7 +49,7 @@ class Node:
         self.bench.supervisor.step()
 
     def until_state(self, state: str, replica_id: str = "rep_1") -> ObservedReplica:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while (found := self.bench.seen(replica_id)) is None or found.state != state:
             assert time.monotonic() < deadline, f"{found} {self.slices.desk.observed()}"
             self.step()
