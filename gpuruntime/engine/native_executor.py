@@ -12,7 +12,7 @@ from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
 from gpuruntime.engine.executor import StepBatch
 from gpuruntime.engine.native_weights import NativeWeights
 from gpuruntime.kernels.native import library
-from gpuruntime.kernels.native.memory import huge_memory
+from gpuruntime.kernels.native.memory import huge_memory, make_resident
 from gpuruntime.kernels.native.rates import NativeProbe
 from gpuruntime.loading.weights import WeightSource
 from gpuruntime.models.config import ModelConfig
@@ -60,14 +60,15 @@ class NativeExecutor:
         self._weights = NativeWeights(source, model_config, max_len, int8=self._int8)
         self.weights_bytes = self._weights.nbytes
         self._memory = huge_memory(self.num_blocks * block_bytes)
-        # Touched now: it is this replica's by placement, and pages granted under a request would hold that up.
-        self._memory.fill(0)
         model = self._weights.model
         model.kv = self._memory.ctypes.data
         model.num_blocks, model.kv_bits = self.num_blocks, kv_bits
         self._step = self._library.berth_create(ctypes.byref(model), self._threads)
         self._logits = torch.empty(0, self._vocab_size)
         self._warm_up(min(config.max_num_batched_tokens, max_len, self.num_blocks * BLOCK_TOKENS))
+        # It is this replica's by placement, and pages granted under a request would hold that up. Beside the first
+        # requests: all of a large cache takes seconds.
+        make_resident(self._memory)
 
     def __del__(self) -> None:
         if hasattr(self, "_step"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gpuruntime.kernels.native import library
-from gpuruntime.kernels.native.memory import HUGE_PAGE, Arena, huge_memory
+from gpuruntime.kernels.native.memory import HUGE_PAGE, Arena, huge_memory, make_resident
 from gpuruntime.kernels.native.pack import PackedMatrix, interleave, pack
 from gpuruntime.kernels.quantize import quantize_rows
 
@@ -95,6 +95,28 @@ def test_huge_memory_starts_at_a_huge_page(nbytes: int) -> None:
     assert len(memory) == nbytes
     assert memory.ctypes.data % HUGE_PAGE == 0
     assert len(Arena().take(nbytes)) == nbytes
+
+
+def pages_here(memory: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Which pages of 4 KiB the process has (mincore)."""
+    found = np.zeros(-(-len(memory) // 4096), dtype=np.uint8)
+    libc = ctypes.CDLL(None)
+    where, size = ctypes.c_void_p(memory.ctypes.data), ctypes.c_size_t(len(memory))
+    assert libc.mincore(where, size, ctypes.c_void_p(found.ctypes.data)) == 0
+    return found & 1 == 1
+
+
+def test_memory_becomes_resident_while_it_is_written_and_keeps_what_was_written() -> None:
+    memory = huge_memory(48 << 20)
+    memory[:100] = 7
+    assert not pages_here(memory)[HUGE_PAGE // 4096 :].any()
+    asking = make_resident(memory)
+    memory[-100:] = 9
+    asking.join()
+    assert pages_here(memory).all()
+    assert (memory[:100] == 7).all()
+    assert (memory[-100:] == 9).all()
+    assert not memory[100:-100].any()
 
 
 @pytest.mark.parametrize(("bits", "expected"), [(16, 2 * 16 * 96 * 2), (8, 2 * 16 * (96 + 4))])
