@@ -9,7 +9,7 @@ import {
 } from "@tanstack/react-router";
 import { queryClient } from "./hooks/queries";
 import { meQuery } from "./hooks/useMe";
-import { useScope } from "./hooks/useScope";
+import { useScopes } from "./hooks/useScope";
 import { parseSearch, searchOf, stringifySearch, textSearch } from "./lib/search";
 import * as pages from "./pages";
 import { FailedPage } from "./pages/FailedPage";
@@ -51,7 +51,7 @@ const invitation = createRoute({
 });
 
 function Home() {
-  const { all, ready } = useScope();
+  const { all, ready } = useScopes();
   return ready ? <NoScope first={all[0]?.slug} /> : null;
 }
 

@@ -9,8 +9,9 @@ import {
   tableFeatures,
   useTable,
 } from "@tanstack/react-table";
-import { type KeyboardEvent, type MouseEvent, type ReactNode, useDeferredValue, useState } from "react";
+import { type ReactNode, useCallback, useDeferredValue, useEffect, useMemo, useRef, useState } from "react";
 import { t } from "../i18n";
+import { DataRow } from "./DataRow";
 import classes from "./DataTable.module.css";
 import { RowPager } from "./RowPager";
 import { SortHead } from "./SortHead";
@@ -25,7 +26,7 @@ interface ColumnHints {
   order?: string;
 }
 
-const features = tableFeatures({
+export const features = tableFeatures({
   columnMeta: {} as ColumnHints,
   rowSortingFeature,
   sortedRowModel: createSortedRowModel(),
@@ -61,38 +62,6 @@ const SKELETON_ROWS = ["a", "b", "c"];
 export const ROWS_AT_ONCE = 50;
 /** Of more rows than these the paint that answers a click shows the skeleton: they are drawn in slices after it. */
 const AT_ONCE = 10;
-const INTERACTIVE = "a,button,input,label,[role=menu],[role=menuitem]";
-
-/** Which row takes the focus from one on which a key was pressed. */
-function neighbour(row: HTMLElement, key: string): Element | null | undefined {
-  if (key === "ArrowDown" || key === "j") return row.nextElementSibling;
-  if (key === "ArrowUp" || key === "k") return row.previousElementSibling;
-  if (key === "Home") return row.parentElement?.firstElementChild;
-  if (key === "End") return row.parentElement?.lastElementChild;
-  return null;
-}
-
-/** Arrow keys, j and k, Home and End walk over the rows, Enter opens one; links in it stay links. */
-function rowHandlers<Row>(row: Row, onOpen: ((row: Row) => void) | undefined) {
-  if (!onOpen) return {};
-  return {
-    tabIndex: 0,
-    "data-opens": true,
-    onClick: (event: MouseEvent<HTMLElement>) => {
-      const chosen = window.getSelection()?.toString();
-      if (!chosen && !(event.target as HTMLElement).closest(INTERACTIVE)) onOpen(row);
-    },
-    onKeyDown: (event: KeyboardEvent<HTMLElement>) => {
-      if (event.target !== event.currentTarget) return;
-      if (event.key === "Enter") onOpen(row);
-      const next = neighbour(event.currentTarget, event.key);
-      if (!(next instanceof HTMLElement)) return;
-      event.preventDefault();
-      next.focus();
-    },
-  };
-}
-
 /** Rows under a head. Without `sort` they are all here, and sorted and paged in the browser. */
 export function DataTable<Row extends object>({
   rows: given,
@@ -110,16 +79,23 @@ export function DataTable<Row extends object>({
   const [initialState] = useState({ sorting: initialSort });
   const table = useTable({ features, columns, data: rows ?? none, getRowId: rowId, initialState });
   const [page, setPage] = useState(0);
-  if (given && given.length === 0) return empty;
   const all = table.getRowModel().rows;
   const whole = sort !== undefined || all.length <= ROWS_AT_ONCE;
   // Filters may have taken the page that was looked at
   const first = whole ? 0 : Math.min(page, Math.ceil(all.length / ROWS_AT_ONCE) - 1) * ROWS_AT_ONCE;
-  const drawn = whole ? all : all.slice(first, first + ROWS_AT_ONCE);
+  const chosen = useMemo(() => (whole ? all : all.slice(first, first + ROWS_AT_ONCE)), [all, whole, first]);
+  // The head and the pager answer a click at once, the rows follow
+  const drawn = useDeferredValue(chosen);
+  const opening = useRef(onOpen);
+  useEffect(() => {
+    opening.current = onOpen;
+  });
+  const open = useCallback((row: Row) => opening.current?.(row), []);
+  if (given && given.length === 0) return empty;
   const pager = !whole && (
     <RowPager
       first={first}
-      drawn={drawn.length}
+      drawn={chosen.length}
       all={all.length}
       step={(by) => setPage(first / ROWS_AT_ONCE + by)}
     />
@@ -176,16 +152,7 @@ export function DataTable<Row extends object>({
                 </tr>
               ))}
             {drawn.map((row) => (
-              <tr key={row.id} data-row={row.id} {...rowHandlers(row.original, onOpen)}>
-                {row.getAllCells().map((cell) => {
-                  const hints = cell.column.columnDef.meta ?? {};
-                  return (
-                    <td key={cell.id} data-hide={hints.hide} data-end={hints.end || undefined}>
-                      <table.FlexRender cell={cell} />
-                    </td>
-                  );
-                })}
-              </tr>
+              <DataRow key={row.id} row={row} columns={columns} open={onOpen && open} />
             ))}
           </tbody>
         </table>

@@ -1,6 +1,6 @@
 import { ActionIcon, Menu } from "@mantine/core";
 import { IconDots } from "@tabler/icons-react";
-import type { ReactNode } from "react";
+import { type ReactNode, type Ref, useId, useImperativeHandle, useRef, useState } from "react";
 
 interface Props {
   /** Names the object, for who does not see in which row the button stands. */
@@ -10,16 +10,50 @@ interface Props {
   children: ReactNode;
 }
 
-/** What one may do to an object, behind three dots; the children are `Menu.Item`s. */
+/** Tells the menu where a button stands that was there before it. */
+function Standing({ at, ref }: { at: HTMLButtonElement; ref?: Ref<HTMLButtonElement> }) {
+  useImperativeHandle(ref, () => at, [at]);
+  return null;
+}
+
+/**
+ * What one may do to an object, behind three dots; the children are `Menu.Item`s. The menu is made when it is first
+ * opened: a table has one a row.
+ */
 export function ObjectMenu({ label, width, testId, children }: Props) {
+  const id = useId();
+  const button = useRef<HTMLButtonElement>(null);
+  const [asked, setAsked] = useState(false);
+  const [opened, setOpened] = useState(false);
+  const toggle = () => {
+    setAsked(true);
+    setOpened(!opened);
+  };
   return (
-    <Menu width={width}>
-      <Menu.Target>
-        <ActionIcon variant="subtle" color="gray" aria-label={label} data-testid={testId}>
-          <IconDots size={16} stroke={1.6} />
-        </ActionIcon>
-      </Menu.Target>
-      <Menu.Dropdown>{children}</Menu.Dropdown>
-    </Menu>
+    <>
+      <ActionIcon
+        ref={button}
+        id={id}
+        variant="subtle"
+        color="gray"
+        aria-label={label}
+        aria-haspopup="menu"
+        aria-expanded={opened}
+        aria-controls={opened ? `${id}-dropdown` : undefined}
+        data-expanded={opened || undefined}
+        data-testid={testId}
+        onClick={toggle}
+      >
+        <IconDots size={16} stroke={1.6} />
+      </ActionIcon>
+      {asked && button.current && (
+        <Menu id={id} width={width} opened={opened} onChange={setOpened}>
+          <Menu.Target>
+            <Standing at={button.current} />
+          </Menu.Target>
+          <Menu.Dropdown>{children}</Menu.Dropdown>
+        </Menu>
+      )}
+    </>
   );
 }

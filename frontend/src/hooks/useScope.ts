@@ -1,4 +1,5 @@
 import { useParams } from "@tanstack/react-router";
+import { createContext, useContext, useMemo } from "react";
 import { t } from "../i18n";
 import { useMe } from "./useMe";
 import { useTenants } from "./useTenants";
@@ -35,30 +36,45 @@ export function tenantNames(scopes: Scope[]): Map<string, string> {
 
 const CHANGES = new Set(["owner", "admin"]);
 
+const Context = createContext<Scopes | null>(null);
+
+/** Around everything that asks for the scope: cells of a hundred rows do, and none of them works it out again. */
+export const ScopeProvider = Context.Provider;
+
 /** The tenants a person can look at, and the one the URL names. */
 export function useScope(): Scopes {
+  const scopes = useContext(Context);
+  if (!scopes) throw new Error("useScope outside ScopeProvider");
+  return scopes;
+}
+
+/** What `ScopeProvider` hands down. */
+export function useScopes(): Scopes {
   const { scope: slug } = useParams({ strict: false });
   const me = useMe();
   const operator = me.data?.user.is_operator ?? false;
   const tenants = useTenants(operator);
-  const memberships = me.data?.memberships ?? [];
-  const mine = memberships.map(
-    ({ tenant, role }): Scope => ({ slug: tenant.slug, tenant: tenant.id, name: tenant.name, role }),
-  );
-  const others = (tenants.data ?? [])
-    .filter((one) => !mine.some((m) => m.tenant === one.id))
-    .map((one): Scope => ({ slug: one.slug, tenant: one.id, name: one.name, role: undefined }));
-  const platform: Scope[] = operator
-    ? [{ slug: PLATFORM, tenant: undefined, name: t.scope.platform, role: undefined }]
-    : [];
-  const all = [...platform, ...mine, ...others];
-  const current = all.find((one) => one.slug === slug);
-  return {
-    all,
-    current,
-    ready: me.isSuccess && (!operator || !tenants.isPending),
-    operator,
-    canChange: operator || CHANGES.has(current?.role ?? ""),
-    canUse: operator || (current?.role !== undefined && current.role !== "viewer"),
-  };
+  const ready = me.isSuccess && (!operator || !tenants.isPending);
+  return useMemo(() => {
+    const mine = (me.data?.memberships ?? []).map(
+      ({ tenant, role }): Scope => ({ slug: tenant.slug, tenant: tenant.id, name: tenant.name, role }),
+    );
+    const known = new Set(mine.map((one) => one.tenant));
+    const others = (tenants.data ?? [])
+      .filter((one) => !known.has(one.id))
+      .map((one): Scope => ({ slug: one.slug, tenant: one.id, name: one.name, role: undefined }));
+    const platform: Scope[] = operator
+      ? [{ slug: PLATFORM, tenant: undefined, name: t.scope.platform, role: undefined }]
+      : [];
+    const all = [...platform, ...mine, ...others];
+    const current = all.find((one) => one.slug === slug);
+    return {
+      all,
+      current,
+      ready,
+      operator,
+      canChange: operator || CHANGES.has(current?.role ?? ""),
+      canUse: operator || (current?.role !== undefined && current.role !== "viewer"),
+    };
+  }, [me.data, tenants.data, operator, slug, ready]);
 }

@@ -82,8 +82,10 @@ export function ago(iso: string | null | undefined, nowMs: number = Date.now()):
 /** English dates are written day first, hours to 24, as logs are. */
 const dates = t.locale === "en" ? "en-GB" : t.locale;
 
+const moments = new Intl.DateTimeFormat(dates, { dateStyle: "medium", timeStyle: "medium" });
+
 export function absolute(iso: string | null | undefined): string {
-  return iso ? new Date(iso).toLocaleString(dates, { dateStyle: "medium", timeStyle: "medium" }) : NONE;
+  return iso ? moments.format(new Date(iso)) : NONE;
 }
 
 const dated = new Intl.DateTimeFormat(t.locale, { month: "short", day: "numeric" });
@@ -93,6 +95,8 @@ export function day(unixSeconds: number): string {
   return dated.format(new Date(unixSeconds * 1000));
 }
 
+const clocks = new Intl.DateTimeFormat(dates, { timeStyle: "medium" });
+
 export function clock(unixSeconds: number): string {
-  return new Date(unixSeconds * 1000).toLocaleTimeString(dates);
+  return clocks.format(new Date(unixSeconds * 1000));
 }

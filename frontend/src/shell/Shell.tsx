@@ -6,7 +6,7 @@ import { Navigate, Outlet, useRouterState } from "@tanstack/react-router";
 import { useEffect } from "react";
 import { Logo } from "../components/Logo";
 import { useMe } from "../hooks/useMe";
-import { useScope } from "../hooks/useScope";
+import { ScopeProvider, useScopes } from "../hooks/useScope";
 import { t } from "../i18n";
 import { LiveProvider } from "../live/LiveProvider";
 import { CommandPalette } from "./CommandPalette";
@@ -16,58 +16,64 @@ import { SessionWatch } from "./SessionWatch";
 import classes from "./Shell.module.css";
 import { Sidebar } from "./Sidebar";
 
+function SignInAgain() {
+  const next = useRouterState({ select: (s) => s.location.href });
+  return <Navigate to="/signin" search={{ next, ended: true }} />;
+}
+
 /** The frame of every signed-in page: navigation at the left, a drawer on a phone. */
 export function Shell() {
   const [opened, menu] = useDisclosure(false);
-  const { current, all, ready } = useScope();
+  const scopes = useScopes();
+  const { current, all, ready } = scopes;
   const path = useRouterState({ select: (s) => s.location.pathname });
-  const next = useRouterState({ select: (s) => s.location.href });
   // A followed link closes the drawer
   useEffect(() => menu.close(), [path]);
 
   const me = useMe();
 
   // The session ended while a page was open. This frame is drawn once more on the way out: then there is nothing to add.
-  if (me.data === null)
-    return path.startsWith("/t/") ? <Navigate to="/signin" search={{ next, ended: true }} /> : null;
+  if (me.data === null) return path.startsWith("/t/") ? <SignInAgain /> : null;
   if (!ready) return null;
   if (!current) return <NoScope first={all[0]?.slug} />;
   return (
-    <LiveProvider scope={current.tenant ?? "platform"}>
-      <a className="skip-link" href="#content">
-        {t.nav.skip}
-      </a>
-      <div className={classes.shell}>
-        <aside className={classes.sidebar}>
-          <Sidebar />
-        </aside>
-        <header className={classes.topbar}>
-          <Burger opened={opened} onClick={menu.toggle} size="sm" aria-label={t.nav.open} />
-          <Logo size={22} />
-          <span className={classes.scope}>{current.name}</span>
-          <span className={classes.push}>
-            <LiveIndicator compact />
-          </span>
-        </header>
-        <Drawer
-          opened={opened}
-          onClose={menu.close}
-          position="left"
-          size={272}
-          withCloseButton={false}
-          padding={0}
-          title={t.nav.label}
-          classNames={{ header: classes.hidden, body: classes.drawer }}
-        >
-          <Sidebar />
-        </Drawer>
-        <main id="content" className={classes.content} tabIndex={-1}>
-          <Outlet />
-        </main>
-      </div>
-      <CommandPalette />
-      <Notifications position="bottom-right" autoClose={4000} />
-      <SessionWatch />
-    </LiveProvider>
+    <ScopeProvider value={scopes}>
+      <LiveProvider scope={current.tenant ?? "platform"}>
+        <a className="skip-link" href="#content">
+          {t.nav.skip}
+        </a>
+        <div className={classes.shell}>
+          <aside className={classes.sidebar}>
+            <Sidebar />
+          </aside>
+          <header className={classes.topbar}>
+            <Burger opened={opened} onClick={menu.toggle} size="sm" aria-label={t.nav.open} />
+            <Logo size={22} />
+            <span className={classes.scope}>{current.name}</span>
+            <span className={classes.push}>
+              <LiveIndicator compact />
+            </span>
+          </header>
+          <Drawer
+            opened={opened}
+            onClose={menu.close}
+            position="left"
+            size={272}
+            withCloseButton={false}
+            padding={0}
+            title={t.nav.label}
+            classNames={{ header: classes.hidden, body: classes.drawer }}
+          >
+            <Sidebar />
+          </Drawer>
+          <main id="content" className={classes.content} tabIndex={-1}>
+            <Outlet />
+          </main>
+        </div>
+        <CommandPalette />
+        <Notifications position="bottom-right" autoClose={4000} />
+        <SessionWatch />
+      </LiveProvider>
+    </ScopeProvider>
   );
 }
