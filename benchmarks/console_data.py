@@ -120,10 +120,12 @@ def fill(records: int) -> None:
         services.add_to_hours(ids.iterator(), 1)
         say(f"their hours in {time.perf_counter() - started:.0f} s")
         lately = "arrived_at > now() - interval '2 days'"
+        # What is not over yet is added up from its minutes: a span of it would be made anew every few seconds
+        over = "arrived_at < date_trunc('{unit}', now(), 'UTC')"
         for table, column, more, unit, where in (
             ("goodputminute", "minute, replica_id", "''", "minute", lately),
-            ("goodputspan", "at, seconds", "3600", "hour", "true"),
-            ("goodputspan", "at, seconds", "86400", "day", "true"),
+            ("goodputspan", "at, seconds", "3600", "hour", over.format(unit="hour")),
+            ("goodputspan", "at, seconds", "86400", "day", over.format(unit="day")),
         ):
             cursor.execute(_WINDOWS.format(table=table, columns=column, more=more, unit=unit, where=where))
         fill_lists()
