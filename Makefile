@@ -9,7 +9,7 @@ CONSOLE := platform/berth/api/schema.yaml \
            $(shell find frontend/src frontend/index.html frontend/public -type f -not -name schema.d.ts 2>/dev/null)
 BENCHES := $(sort $(wildcard benchmarks/*.py))
 
-.PHONY: run test test-external lint bench clean install
+.PHONY: run test test-external test-kernels lint bench clean install
 .DELETE_ON_ERROR:
 
 # With FLEET=FILE the GPUs that the file makes up, and a state of their own beside the machine's.
@@ -23,12 +23,16 @@ run: $(VENV)/run.installed frontend/dist/index.html
 	@exec $(PYTHON) manage.py up
 
 test: $(VENV)/test.installed frontend/dist/index.html
-	$(PYTHON) -m pytest -m "not external" --durations=25
+	$(PYTHON) -m pytest -m "not external and not kernels" --durations=25
 	cd frontend && $(NPM) run --silent test
 
 test-external: $(VENV)/test.installed
 	tests/helpers/setup_vllm.sh .cache/peers
 	BERTH_VLLM_BIN=$(abspath .cache/peers/vllm/bin/vllm) $(PYTHON) -m pytest -m external
+
+# Every shape of every GPU kernel, in Triton's interpreter: no GPU is needed.
+test-kernels: $(VENV)/test.installed
+	$(PYTHON) -m pytest tests/gpuruntime/kernels/gpu
 
 lint: $(VENV)/test.installed frontend/node_modules/.package-lock.json
 	$(VENV)/bin/ruff check .
