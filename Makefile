@@ -9,7 +9,7 @@ CONSOLE := platform/berth/api/schema.yaml \
            $(shell find frontend/src frontend/index.html frontend/public -type f -not -name schema.d.ts 2>/dev/null)
 BENCHES := $(sort $(wildcard benchmarks/*.py))
 
-.PHONY: run test test-external test-kernels lint bench clean install
+.PHONY: run test test-external test-kernels kernels-report lint bench clean install
 .DELETE_ON_ERROR:
 
 # With FLEET=FILE the GPUs that the file makes up, and a state of their own beside the machine's.
@@ -33,6 +33,10 @@ test-external: $(VENV)/test.installed
 # Every shape of every GPU kernel, in Triton's interpreter: no GPU is needed.
 test-kernels: $(VENV)/test.installed
 	$(PYTHON) -m pytest tests/gpuruntime/kernels/gpu
+
+# The table in docs/kernels.md: registers, shared memory, spills and tensor-core instructions on each architecture.
+kernels-report: $(VENV)/test.installed
+	$(PYTHON) -m gpuruntime.kernels.gpu.report
 
 lint: $(VENV)/test.installed frontend/node_modules/.package-lock.json
 	$(VENV)/bin/ruff check .

@@ -140,8 +140,9 @@ def kv_write(
 
     qkv: ``[T, heads + 2 * kv_heads, head_dim]`` of fp32, fp16 or bf16, contiguous, in the order Q, K, V. positions:
     int32 or int64 ``[T]``. slots: int64 ``[T]``, ``block * block_size + offset``; a negative one writes no K and V, for
-    rows that pad a captured graph. rotation: ``(cos, sin)``, fp32 ``[positions, head_dim / 2]`` as ``RotaryTable.tables``
-    gives them. Values are rounded after a division by their head's scale, its largest magnitude over 127 or 448.
+    rows that pad a captured graph. rotation: ``(cos, sin)``, fp32 ``[positions, head_dim / 2]`` as
+    ``RotaryTable.tables`` gives them. int8 and fp8 are rounded after a division by their head's scale, its largest
+    magnitude over 127 or 448.
     Raises ``ValueError`` for shapes that do not belong together and for a pool that lacks or does not need scales.
     """
     tokens, rows, head_dim = qkv.shape
@@ -198,7 +199,7 @@ def kv_write_reference(
     """What ``kv_write`` does, in PyTorch."""
     kv_heads = pool.values.shape[3]
     heads = qkv.shape[1] - 2 * kv_heads
-    q, k, v = qkv.float().split((heads, kv_heads, kv_heads), dim=1)
+    q, k, v = qkv[:, :heads].float(), qkv[:, heads:-kv_heads].float(), qkv[:, -kv_heads:].float()
     if norms is not None:
         q, k = _normed(q, norms.q, norms.eps), _normed(k, norms.k, norms.eps)
     cos, sin = (table[positions].unsqueeze(1) for table in rotation)

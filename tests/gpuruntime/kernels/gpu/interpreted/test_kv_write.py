@@ -131,6 +131,6 @@ def test_what_does_not_fit_is_refused():
         kv_write(torch.ones(1, 3, 32), positions, slots, tables(32), pool(torch.float32, 1, 64, 16))
     with pytest.raises(ValueError, match="angles"):
         kv_write(torch.ones(1, 3, 64), positions, slots, tables(32), pool(torch.float32, 1, 64, 16))
+    bare = KvPool(pool(torch.int8, 1, 64, 16).values)
     with pytest.raises(ValueError, match="has scales"):
-        bare = KvPool(pool(torch.int8, 1, 64, 16).values)
         kv_write(torch.ones(1, 3, 64), positions, slots, tables(64), bare)
