@@ -60,10 +60,20 @@ def deployments(scope: Scope) -> ScopedQuerySet:
     return rows.prefetch_related(Prefetch("replicas", queryset=recent.order_by("-id"), to_attr="recent"))
 
 
-def annotate_access(rows: Iterable[Deployment], scope: Scope) -> None:
-    """Sets ``access``, ``owner_kind`` and ``shown_tenant``. A guest does not learn whose it is."""
+def annotate_access(rows: Sequence[Deployment], scope: Scope) -> None:
+    """Sets ``access``, ``owner_kind``, ``shown_tenant`` and ``shown_class``.
+
+    A guest does not learn whose it is, and sees the class that its own contract promises: in force, or the next one.
+    """
+    guests = [] if scope.tenant_ids is None else [row for row in rows if row.tenant_id not in scope.tenant_ids]
+    promised = {}
+    if guests and scope.tenant_ids is not None:
+        open_ones = Contract.objects.for_tenants(scope.tenant_ids).filter(lasts_beyond(timezone.now()), deployment__in=guests)
+        latest_first = open_ones.select_related("service_class").order_by("-valid_from")
+        promised = {contract.deployment_id: contract.service_class for contract in latest_first}
     for row in rows:
-        own = scope.tenant_ids is None or row.tenant_id in scope.tenant_ids
+        own = row not in guests
+        row.shown_class = promised.get(row.id, row.service_class)  # type: ignore[attr-defined]
         row.access = "owner" if own else "contract"  # type: ignore[attr-defined]
         platforms = row.tenant_id == PLATFORM_TENANT or not own
         row.owner_kind = "platform" if platforms else "tenant"  # type: ignore[attr-defined]

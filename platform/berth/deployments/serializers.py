@@ -43,7 +43,7 @@ class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
     owner = serializers.ChoiceField(source="owner_kind", choices=OWNERS, help_text="platform: granted by contract")
     access = serializers.ChoiceField(choices=ACCESS, help_text="contract: may be used, not changed")
     model = ModelRefSerializer()
-    service_class = ServiceClassSerializer()
+    service_class = ServiceClassSerializer(source="shown_class", help_text="of a guest: what its contract promises")
     state = StateSummarySerializer(source="summary")
     memory_bytes = serializers.SerializerMethodField(help_text="what one replica reserves")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.utils import timezone
 
@@ -19,7 +21,7 @@ from berth.deployments.services import (
 )
 from berth.fleet.seats import reserve_seat
 from berth.slas.models import Contract
-from berth.slas.services import ensure_default_classes, grant_contract
+from berth.slas.services import change_contract, ensure_default_classes, grant_contract
 from berth.tenants.models import PLATFORM_TENANT, Tenant
 from gpuruntime import protocol
 from helpers.api_cases import World, pages, problem, rows_of, url
@@ -125,6 +127,20 @@ def test_the_platforms_own_is_made_by_operators_and_used_by_contract(world: Worl
     assert platform_tenant().id == PLATFORM_TENANT
     assert platform_tenant().name == "Platform"
     assert PLATFORM_TENANT not in {row["id"] for row in world.client("operator").get(url("tenants")).json()["results"]}
+
+
+def test_a_guest_sees_the_class_of_its_own_contract(world: World) -> None:
+    """In force, though another is to come; the owner sees the deployment's own."""
+    classes = ensure_default_classes()
+    deployment = make_deployment(tenant=world.other, service_class=classes["chat"])
+    contract = grant_contract(tenant=world.tenant, deployment=deployment, service_class=classes["batch"], actor="test")
+    later = timezone.now() + timedelta(hours=1)
+    change_contract(contract=contract, service_class=classes["rag"], valid_from=later, actor="test")
+    for person, expected in (("viewer", "batch"), ("operator", "chat")):
+        client = world.client(person)
+        assert client.get(url("deployments", deployment.id)).json()["service_class"]["name"] == expected
+        rows = client.get(url("deployments")).json()["results"]
+        assert [row["service_class"]["name"] for row in rows if row["id"] == deployment.id] == [expected]
 
 
 def test_a_guest_reads_and_changes_nothing_and_learns_of_no_other_tenant(world: World) -> None:
