@@ -1,5 +1,6 @@
 /** What the page kit says on every page: filters, tables, times, forms. */
 export const enKit = {
+  showPassword: "Show or hide the password",
   filter: {
     label: "Filters",
     search: "Search",

@@ -70,6 +70,7 @@ export const enRequests = {
     meanwhile: "What else was going on",
     meanwhileHint: "At its replica: at arrival, as the door counted, and until its end, from the records.",
     nowhere: "No replica took it",
+    shared: "share",
     logs: "Replica's log",
     decision: "Why it runs there",
     neighbours: "Other requests there",

@@ -1,6 +1,7 @@
 import type { enKit } from "./en.kit";
 
 export const zhKit: typeof enKit = {
+  showPassword: "显示或隐藏密码",
   filter: {
     label: "筛选",
     search: "搜索",

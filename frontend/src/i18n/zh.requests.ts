@@ -67,6 +67,7 @@ export const zhRequests: typeof enRequests = {
     meanwhile: "同时发生的事",
     meanwhileHint: "在其副本上：到达时按入口计数，到结束时按记录计数。",
     nowhere: "没有副本接收",
+    shared: "份额",
     logs: "副本日志",
     decision: "为何在此运行",
     neighbours: "此处的其他请求",

@@ -20,7 +20,7 @@ export function NoScope({ first }: { first: string | undefined }) {
       >
         {first ? (
           <Button component={Link} to={`/t/${first}/overview`} variant="default">
-            {t.nav.overview}
+            {t.errors.home}
           </Button>
         ) : (
           <Button

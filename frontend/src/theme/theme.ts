@@ -64,9 +64,14 @@ export const theme = createTheme({
   respectReducedMotion: true,
   components: {
     Button: { defaultProps: { size: "sm", fw: 500 } },
+    // Options are made when their list is opened: a page has several, of hundreds
+    Combobox: { defaultProps: { keepMounted: false } },
     // More options than anyone reads would hold up the click that opens the list; the search finds the others.
     Select: { defaultProps: { limit: 100 } },
     MultiSelect: { defaultProps: { limit: 100 } },
+    PasswordInput: {
+      defaultProps: { visibilityToggleButtonProps: { "aria-label": t.kit.showPassword } },
+    },
     TextInput: { defaultProps: { size: "sm" } },
     Tooltip: {
       defaultProps: {

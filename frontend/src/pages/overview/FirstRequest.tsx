@@ -7,6 +7,21 @@ import { t } from "../../i18n";
 import { snippet } from "../../lib/snippets";
 import classes from "./Overview.module.css";
 
+/** A request to copy. */
+export function FirstSnippet({ deployment }: { deployment: Name }) {
+  return (
+    <div className={classes.snippet}>
+      <CodeBlock
+        code={snippet("curl", {
+          model: deployment.name,
+          messages: [{ role: "user", content: t.snippets.question }],
+          stream: true,
+        })}
+      />
+    </div>
+  );
+}
+
 /** The next step of an installation that nobody has asked anything yet. */
 export function FirstRequest({ deployment }: { deployment: Name | undefined }) {
   const { current } = useScope();
@@ -20,15 +35,7 @@ export function FirstRequest({ deployment }: { deployment: Name | undefined }) {
   }
   return (
     <>
-      <div className={classes.snippet}>
-        <CodeBlock
-          code={snippet("curl", {
-            model: deployment.name,
-            messages: [{ role: "user", content: t.snippets.question }],
-            stream: true,
-          })}
-        />
-      </div>
+      <FirstSnippet deployment={deployment} />
       <Group gap="xs" mt="sm">
         <Button component={Link} to={`/t/${scope}/playground?deployment=${deployment.id}`}>
           {t.overview.openPlayground}

@@ -16,7 +16,7 @@ import { Charts } from "./Charts";
 import { ClassAttainment } from "./ClassAttainment";
 import { Factors } from "./Factors";
 import { FiringPanel } from "./FiringPanel";
-import { FirstRequest } from "./FirstRequest";
+import { FirstSnippet } from "./FirstRequest";
 import { LateReasons } from "./LateReasons";
 import { NextSteps } from "./NextSteps";
 import classes from "./Overview.module.css";
@@ -81,7 +81,7 @@ export function OverviewPage() {
                 text={t.overview.quietText}
               >
                 <NextSteps />
-                {first && <FirstRequest deployment={first} />}
+                {first && <FirstSnippet deployment={first} />}
               </EmptyState>
             </Panel>
           )}

@@ -75,7 +75,12 @@ export function factsOf(request: ExplainedRequest, scope: string): Fact[] {
 
 /** Node, device and part of it, each as the fleet's page calls it. */
 function placeWords(place: string): string {
-  return place ? place.split(" / ").map(say).join(" / ") : NONE;
+  return place
+    ? place
+        .split(" / ")
+        .map((part) => (part === "share" ? words.shared : say(part)))
+        .join(" / ")
+    : NONE;
 }
 
 /** Which replica, on what, and the decision that placed it there. */
