@@ -7,13 +7,16 @@ import {
   type RouteComponent,
   redirect,
 } from "@tanstack/react-router";
+import { Later } from "./components/Later";
 import { queryClient } from "./hooks/queries";
 import { meQuery } from "./hooks/useMe";
 import { useScopes } from "./hooks/useScope";
+import { t } from "./i18n";
 import { parseSearch, searchOf, stringifySearch, textSearch } from "./lib/search";
 import * as pages from "./pages";
 import { FailedPage } from "./pages/FailedPage";
 import { NotFoundPage } from "./pages/NotFoundPage";
+import { type PageHead, PageSkeleton } from "./pages/PageSkeleton";
 import { PendingPage } from "./pages/PendingPage";
 import { SignInPage } from "./pages/signin/SignInPage";
 import { NoScope } from "./shell/NoScope";
@@ -65,16 +68,34 @@ const shell = createRoute({
   onEnter: () => void setTimeout(pages.fetchPages, 2000),
 });
 
+/** Its head first, which answers the click, the rest in slices after it. */
+function later(Page: RouteComponent, head?: PageHead): RouteComponent {
+  function Shown() {
+    return (
+      <Later instead={<PageSkeleton head={head} />}>
+        <Page />
+      </Later>
+    );
+  }
+  Shown.preload = Page.preload;
+  return Shown;
+}
+
 /** A page behind the navigation; its search parameters are text. */
-function page<Path extends string>(path: Path, component: RouteComponent) {
-  return createRoute({ getParentRoute: () => shell, path, validateSearch: textSearch, component });
+function page<Path extends string>(path: Path, component: RouteComponent, head?: PageHead) {
+  return createRoute({
+    getParentRoute: () => shell,
+    path,
+    validateSearch: textSearch,
+    component: later(component, head),
+  });
 }
 
 const overview = createRoute({
   getParentRoute: () => shell,
   path: "/overview",
   validateSearch: (raw: Record<string, unknown>) => searchOf(raw, { range: "string", deployment: "string" }),
-  component: pages.OverviewPage,
+  component: later(pages.OverviewPage, t.overview),
 });
 
 const playground = createRoute({
@@ -82,7 +103,7 @@ const playground = createRoute({
   path: "/playground",
   validateSearch: (raw: Record<string, unknown>) =>
     searchOf(raw, { deployment: "string", tenant: "string", right: "string", right_tenant: "string" }),
-  component: pages.PlaygroundPage,
+  component: later(pages.PlaygroundPage, t.playground),
 });
 
 const tree = root.addChildren([
@@ -92,23 +113,23 @@ const tree = root.addChildren([
   shell.addChildren([
     overview,
     playground,
-    page("/tenants", pages.TenantsPage),
-    page("/members", pages.MembersPage),
-    page("/deployments", pages.DeploymentsPage),
+    page("/tenants", pages.TenantsPage, t.tenants),
+    page("/members", pages.MembersPage, t.members),
+    page("/deployments", pages.DeploymentsPage, t.deployments),
     page("/deployments/$id", pages.DeploymentPage),
-    page("/models", pages.ModelsPage),
+    page("/models", pages.ModelsPage, t.models),
     page("/models/$id", pages.ModelPage),
-    page("/slas", pages.SlasPage),
-    page("/keys", pages.KeysPage),
-    page("/usage", pages.UsagePage),
-    page("/requests", pages.RequestsPage),
+    page("/slas", pages.SlasPage, t.slas),
+    page("/keys", pages.KeysPage, t.keys),
+    page("/usage", pages.UsagePage, t.usage),
+    page("/requests", pages.RequestsPage, t.requests),
     page("/requests/$id", pages.RequestPage),
-    page("/fleet", pages.FleetPage),
+    page("/fleet", pages.FleetPage, t.fleet),
     page("/fleet/$id", pages.NodePage),
-    page("/decisions", pages.DecisionsPage),
-    page("/plans", pages.PlansPage),
-    page("/audit", pages.AuditPage),
-    page("/settings", pages.SettingsPage),
+    page("/decisions", pages.DecisionsPage, t.decisions),
+    page("/plans", pages.PlansPage, t.plans),
+    page("/audit", pages.AuditPage, t.audit),
+    page("/settings", pages.SettingsPage, t.settings),
   ]),
 ]);
 

@@ -2,6 +2,7 @@ import { Button, Drawer, Group, Stack } from "@mantine/core";
 import type { FormEventHandler, ReactNode } from "react";
 import { t } from "../i18n";
 import { FormError } from "./FormError";
+import { LaterInDialog } from "./Later";
 
 interface Props {
   opened: boolean;
@@ -22,18 +23,20 @@ interface Props {
 export function FormDrawer(props: Props) {
   return (
     <Drawer opened={props.opened} onClose={props.onClose} title={props.title} size={props.size ?? 460}>
-      <form onSubmit={props.onSubmit} data-testid={props.testId}>
-        <Stack gap="md">{props.children}</Stack>
-        <FormError error={props.error} />
-        <Group justify="flex-end" gap="xs" mt="lg">
-          <Button variant="default" onClick={props.onClose}>
-            {t.actions.cancel}
-          </Button>
-          <Button type="submit" loading={props.busy} disabled={props.disabled} data-testid="submit">
-            {props.submit}
-          </Button>
-        </Group>
-      </form>
+      <LaterInDialog>
+        <form onSubmit={props.onSubmit} data-testid={props.testId}>
+          <Stack gap="md">{props.children}</Stack>
+          <FormError error={props.error} />
+          <Group justify="flex-end" gap="xs" mt="lg">
+            <Button variant="default" onClick={props.onClose}>
+              {t.actions.cancel}
+            </Button>
+            <Button type="submit" loading={props.busy} disabled={props.disabled} data-testid="submit">
+              {props.submit}
+            </Button>
+          </Group>
+        </form>
+      </LaterInDialog>
     </Drawer>
   );
 }

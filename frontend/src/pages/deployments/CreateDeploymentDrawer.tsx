@@ -15,6 +15,7 @@ import { IconChevronDown, IconChevronRight } from "@tabler/icons-react";
 import { useEffect } from "react";
 import type { Model } from "../../api/types";
 import { FormError } from "../../components/FormError";
+import { LaterInDialog } from "../../components/Later";
 import { TenantSelect } from "../../components/TenantSelect";
 import { useClasses } from "../../hooks/useClasses";
 import { useCreateDeployment } from "../../hooks/useDeployments";
@@ -96,65 +97,67 @@ export function CreateDeploymentDrawer({ opened, model: given, onClose }: Props)
   }, [opened, arrived, given]);
   return (
     <Drawer opened={opened} onClose={close} title={t.deployments.create} size={480}>
-      <form onSubmit={submit} className={classes.form} data-testid="create-deployment-form">
-        {!current?.tenant && (
-          <TenantSelect
-            label={words.tenant}
-            placeholder={words.platform}
-            required={false}
-            clearable
-            {...form.getInputProps("tenant")}
+      <LaterInDialog>
+        <form onSubmit={submit} className={classes.form} data-testid="create-deployment-form">
+          {!current?.tenant && (
+            <TenantSelect
+              label={words.tenant}
+              placeholder={words.platform}
+              required={false}
+              clearable
+              {...form.getInputProps("tenant")}
+            />
+          )}
+          <Select
+            label={words.model}
+            placeholder={words.modelPlaceholder}
+            data={(models.data ?? []).map(toOption)}
+            searchable
+            nothingFoundMessage={words.noModels}
+            {...form.getInputProps("model")}
+            onChange={chooseModel}
           />
-        )}
-        <Select
-          label={words.model}
-          placeholder={words.modelPlaceholder}
-          data={(models.data ?? []).map(toOption)}
-          searchable
-          nothingFoundMessage={words.noModels}
-          {...form.getInputProps("model")}
-          onChange={chooseModel}
-        />
-        <TextInput label={words.name} description={words.nameHint} {...form.getInputProps("name")} />
-        <Select
-          label={words.class}
-          description={level ? classLine(level) : words.classHint}
-          placeholder={words.classNeeded}
-          data={(levels.data ?? []).map((c) => ({ value: c.id, label: c.name }))}
-          allowDeselect={false}
-          {...form.getInputProps("service_class")}
-        />
-        <NumberInput label={words.replicas} min={1} max={64} {...form.getInputProps("replicas")} />
-        <UnstyledButton onClick={more.toggle} aria-expanded={advanced} c="dimmed" fz="sm">
-          <Group gap={4}>
-            {advanced ? <IconChevronDown size={15} /> : <IconChevronRight size={15} />}
-            {words.advanced}
+          <TextInput label={words.name} description={words.nameHint} {...form.getInputProps("name")} />
+          <Select
+            label={words.class}
+            description={level ? classLine(level) : words.classHint}
+            placeholder={words.classNeeded}
+            data={(levels.data ?? []).map((c) => ({ value: c.id, label: c.name }))}
+            allowDeselect={false}
+            {...form.getInputProps("service_class")}
+          />
+          <NumberInput label={words.replicas} min={1} max={64} {...form.getInputProps("replicas")} />
+          <UnstyledButton onClick={more.toggle} aria-expanded={advanced} c="dimmed" fz="sm">
+            <Group gap={4}>
+              {advanced ? <IconChevronDown size={15} /> : <IconChevronRight size={15} />}
+              {words.advanced}
+            </Group>
+          </UnstyledButton>
+          <Collapse expanded={advanced}>
+            <EngineFields form={form} model={chosen} />
+            <NumberInput
+              mt="sm"
+              label={words.maxTokens}
+              min={1}
+              thousandSeparator
+              {...form.getInputProps("default_max_tokens")}
+            />
+          </Collapse>
+          <FitCheck
+            model={form.values.model || null}
+            request={toFit(form.values, current?.tenant ?? form.values.tenant)}
+          />
+          <FormError error={fieldOf(create.error) ? null : create.error} />
+          <Group justify="flex-end" gap="xs">
+            <Button variant="default" onClick={close}>
+              {t.actions.cancel}
+            </Button>
+            <Button type="submit" loading={create.isPending}>
+              {words.submit}
+            </Button>
           </Group>
-        </UnstyledButton>
-        <Collapse expanded={advanced}>
-          <EngineFields form={form} model={chosen} />
-          <NumberInput
-            mt="sm"
-            label={words.maxTokens}
-            min={1}
-            thousandSeparator
-            {...form.getInputProps("default_max_tokens")}
-          />
-        </Collapse>
-        <FitCheck
-          model={form.values.model || null}
-          request={toFit(form.values, current?.tenant ?? form.values.tenant)}
-        />
-        <FormError error={fieldOf(create.error) ? null : create.error} />
-        <Group justify="flex-end" gap="xs">
-          <Button variant="default" onClick={close}>
-            {t.actions.cancel}
-          </Button>
-          <Button type="submit" loading={create.isPending}>
-            {words.submit}
-          </Button>
-        </Group>
-      </form>
+        </form>
+      </LaterInDialog>
     </Drawer>
   );
 }

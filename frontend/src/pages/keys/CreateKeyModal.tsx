@@ -1,6 +1,7 @@
 import { Button, Group, Modal, Select, Stack, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { FormError } from "../../components/FormError";
+import { LaterInDialog } from "../../components/Later";
 import { TenantSelect } from "../../components/TenantSelect";
 import { useCreateKey } from "../../hooks/useKeys";
 import { useScope } from "../../hooks/useScope";
@@ -57,48 +58,50 @@ export function CreateKeyModal({ opened, onClose }: { opened: boolean; onClose: 
       {create.data ? (
         <KeyCreated made={create.data} onDone={close} />
       ) : (
-        <form onSubmit={submit} data-testid="create-key-form">
-          <Stack gap="sm">
-            {!current?.tenant && <TenantSelect {...form.getInputProps("tenant")} />}
-            <TextInput
-              label={t.keys.name}
-              description={t.keys.nameHint}
-              placeholder={t.keys.namePlaceholder}
-              data-autofocus
-              maxLength={120}
-              {...form.getInputProps("name")}
-            />
-            <Select
-              label={t.keys.scope}
-              description={t.keys.scopes[form.values.scope].hint}
-              data={SCOPES.map((value) => ({ value, label: t.keys.scopes[value].label }))}
-              allowDeselect={false}
-              {...form.getInputProps("scope")}
-            />
-            {form.values.scope === "inference" && (
-              <DeploymentsField
-                tenant={tenant || undefined}
-                value={form.values.deployments}
-                onChange={(ids) => form.setFieldValue("deployments", ids)}
+        <LaterInDialog>
+          <form onSubmit={submit} data-testid="create-key-form">
+            <Stack gap="sm">
+              {!current?.tenant && <TenantSelect {...form.getInputProps("tenant")} />}
+              <TextInput
+                label={t.keys.name}
+                description={t.keys.nameHint}
+                placeholder={t.keys.namePlaceholder}
+                data-autofocus
+                maxLength={120}
+                {...form.getInputProps("name")}
               />
-            )}
-            <Select
-              label={t.keys.expiry}
-              data={EXPIRIES.map((value) => ({ value, label: t.keys.expiries[value] ?? value }))}
-              allowDeselect={false}
-              {...form.getInputProps("days")}
-            />
-          </Stack>
-          <FormError error={create.error} />
-          <Group justify="flex-end" mt="lg" gap="xs">
-            <Button variant="default" onClick={close}>
-              {t.actions.cancel}
-            </Button>
-            <Button type="submit" loading={create.isPending}>
-              {t.keys.submit}
-            </Button>
-          </Group>
-        </form>
+              <Select
+                label={t.keys.scope}
+                description={t.keys.scopes[form.values.scope].hint}
+                data={SCOPES.map((value) => ({ value, label: t.keys.scopes[value].label }))}
+                allowDeselect={false}
+                {...form.getInputProps("scope")}
+              />
+              {form.values.scope === "inference" && (
+                <DeploymentsField
+                  tenant={tenant || undefined}
+                  value={form.values.deployments}
+                  onChange={(ids) => form.setFieldValue("deployments", ids)}
+                />
+              )}
+              <Select
+                label={t.keys.expiry}
+                data={EXPIRIES.map((value) => ({ value, label: t.keys.expiries[value] ?? value }))}
+                allowDeselect={false}
+                {...form.getInputProps("days")}
+              />
+            </Stack>
+            <FormError error={create.error} />
+            <Group justify="flex-end" mt="lg" gap="xs">
+              <Button variant="default" onClick={close}>
+                {t.actions.cancel}
+              </Button>
+              <Button type="submit" loading={create.isPending}>
+                {t.keys.submit}
+              </Button>
+            </Group>
+          </form>
+        </LaterInDialog>
       )}
     </Modal>
   );
