@@ -68,8 +68,8 @@ def annotate_access(rows: Sequence[Deployment], scope: Scope) -> None:
     guests = [] if scope.tenant_ids is None else [row for row in rows if row.tenant_id not in scope.tenant_ids]
     promised = {}
     if guests and scope.tenant_ids is not None:
-        open_ones = Contract.objects.for_tenants(scope.tenant_ids).filter(lasts_beyond(timezone.now()), deployment__in=guests)
-        latest_first = open_ones.select_related("service_class").order_by("-valid_from")
+        open_ones = Contract.objects.for_tenants(scope.tenant_ids).filter(lasts_beyond(timezone.now()))
+        latest_first = open_ones.filter(deployment__in=guests).select_related("service_class").order_by("-valid_from")
         promised = {contract.deployment_id: contract.service_class for contract in latest_first}
     for row in rows:
         own = row not in guests

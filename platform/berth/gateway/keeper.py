@@ -46,26 +46,31 @@ def build() -> Snapshot:
 
 
 def _keys() -> dict[str, Key]:
+    """Columns, not objects: every gateway reads all keys again after each change, beside everyone's streams."""
     now = timezone.now()
     rows = ApiKey.objects.for_platform().filter(
         Q(expires_at=None) | Q(expires_at__gt=now), revoked_at=None, tenant__suspended_at=None
     )
-    return {row.id: _key(row) for row in rows}
-
-
-def _key(row: ApiKey) -> Key:
-    return Key(
-        id=row.id,
-        tenant_id=row.tenant_id,
-        digest=row.digest,
-        pepper_id=row.pepper_id,
-        expires_at=row.expires_at.timestamp() if row.expires_at else None,
-        previous=(row.previous_digest, row.previous_pepper_id, row.previous_until.timestamp())
-        if row.previous_until
-        else None,
-        inference=KeyScope.INFERENCE in row.scopes,
-        deployments=frozenset(row.deployments),
-    )
+    columns = rows.values_list(
+        "id", "tenant_id", "digest", "pepper_id", "expires_at",
+        "previous_digest", "previous_pepper_id", "previous_until", "scopes", "deployments",
+    )  # fmt: skip
+    return {
+        id: Key(
+            id=id,
+            tenant_id=tenant_id,
+            digest=digest,
+            pepper_id=pepper_id,
+            expires_at=expires_at.timestamp() if expires_at else None,
+            previous=(previous, previous_pepper, previous_until.timestamp()) if previous_until else None,
+            inference=KeyScope.INFERENCE in scopes,
+            deployments=frozenset(deployments),
+        )
+        for (
+            id, tenant_id, digest, pepper_id, expires_at,
+            previous, previous_pepper, previous_until, scopes, deployments,
+        ) in columns
+    }  # fmt: skip
 
 
 def _closed_keys() -> frozenset[str]:
