@@ -5,7 +5,7 @@ from __future__ import annotations
 from berth.core.secrets import replica_token
 from berth.deployments.models import Deployment, Replica
 from berth.fleet.models import Node, Seat, Slice, SliceKind
-from berth.fleet.selectors import device_shares, seats
+from berth.fleet.selectors import device_shares, part_of, seats
 from berth.options.selectors import get
 from gpuruntime import protocol
 from scheduler.geometry.boards import board
@@ -20,7 +20,7 @@ def desired_for(node: Node) -> protocol.Desired:
     generation = Node.objects.values_list("generation", flat=True).get(id=node.id)
     here = seats().filter(slice__gpu__node_id=node.id, replica__ended_at=None)
     rows = list(here.select_related("slice__gpu", "replica__deployment__model"))
-    shares = device_shares(rows)
+    shares = device_shares([part_of(row) for row in rows])
     slices = {seat.slice_id: _slice(seat) for seat in rows if seat.slice.kind != SliceKind.SHARES}
     replicas = [_spec(seat, shares) for seat in rows]
     return protocol.Desired(generation=generation, replicas=replicas, slices=list(slices.values()))

@@ -14,9 +14,14 @@ from scheduler.world import Place
 
 def place_of(row: Slice, board_key: str, *, burst: bool = False) -> Place | None:
     """Where a slice lies; None for units of a device that is not cut."""
-    if row.kind == SliceKind.SHARES:
+    return place_in(row.kind, row.profile, row.start, board_key, burst=burst)
+
+
+def place_in(kind: str, profile: str, start: int, board_key: str, *, burst: bool = False) -> Place | None:
+    """As ``place_of``, of a slice's columns."""
+    if kind == SliceKind.SHARES:
         return None
-    return Place(Slot(board_key, ISOLATION[row.kind], row.profile), row.start, burst)
+    return Place(Slot(board_key, ISOLATION[kind], profile), start, burst)
 
 
 def blocked_of(gpu: Gpu) -> tuple[tuple[str, int], ...]:

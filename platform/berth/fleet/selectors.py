@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from django.db.models import Count, F, IntegerField, OuterRef, Prefetch, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
@@ -53,21 +54,36 @@ def schedulable_devices() -> QuerySet[Gpu]:
 
 
 def seats() -> QuerySet[Seat]:
-    """With what ``device_shares`` reads of them."""
+    """With what ``part_of`` reads of them."""
     return Seat.objects.select_related("slice__gpu").prefetch_related("slice__units").order_by("id")
 
 
-def device_shares(rows: Sequence[Seat]) -> dict[str, float]:
+class SeatPart(NamedTuple):
+    """``units``: of its slice, which may have other seats; ``of_units``: those of its device."""
+
+    seat: str
+    slice: str
+    memory_bytes: int
+    units: int
+    of_units: int
+
+
+def part_of(row: Seat) -> SeatPart:
+    """``row``: of ``seats``."""
+    return SeatPart(row.id, row.slice_id, row.memory_bytes, len(row.slice.units.all()), row.slice.gpu.units)
+
+
+def device_shares(parts: Sequence[SeatPart]) -> dict[str, float]:
     """What each seat, by id, is of its device: its slice's units of all, split by memory with the slice's others.
 
-    ``rows``: of ``seats``, and of every slice in it all.
+    ``parts``: of every slice in it all its seats.
     """
     memory: Counter[str] = Counter()
-    for row in rows:
-        memory[row.slice_id] += row.memory_bytes
+    for part in parts:
+        memory[part.slice] += part.memory_bytes
     shares = {}
-    for row in rows:
-        of_device = len(row.slice.units.all()) / max(1, row.slice.gpu.units)
-        of_slice = row.memory_bytes / memory[row.slice_id] if memory[row.slice_id] else 1.0
-        shares[row.id] = of_device * of_slice
+    for part in parts:
+        of_device = part.units / max(1, part.of_units)
+        of_slice = part.memory_bytes / memory[part.slice] if memory[part.slice] else 1.0
+        shares[part.seat] = of_device * of_slice
     return shares

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from django.db.models import Count
+
 from berth.deployments.models import Replica
-from berth.fleet.models import Gpu
-from berth.fleet.selectors import device_shares, seats
+from berth.fleet.models import Gpu, Seat
+from berth.fleet.selectors import SeatPart, device_shares
 from berth.metering.cells import SeatShare
 from berth.tenants.models import Tenant
 
@@ -38,12 +40,12 @@ class Inventory:
 def read_inventory() -> Inventory:
     seats = _seats()
     used = Counter(tenant for tenant, _ in {(seat.tenant_id, seat.device_id) for seat in seats})
-    live = Replica.objects.for_platform().filter(ended_at=None).select_related("deployment").order_by("id")
+    live = Replica.objects.for_platform().filter(ended_at=None).order_by("id")
     replicas = tuple(
-        ReplicaRow(
-            row.id, row.tenant_id, row.deployment_id, row.deployment.name, row.state, row.state in ("ready", "draining")
+        ReplicaRow(id, tenant, deployment, name, state, state in ("ready", "draining"))
+        for id, tenant, deployment, name, state in live.values_list(
+            "id", "tenant_id", "deployment_id", "deployment__name", "state"
         )
-        for row in live
     )
     return Inventory(
         tenants=tuple(Tenant.objects.order_by("id").values_list("id", flat=True)),
@@ -55,9 +57,18 @@ def read_inventory() -> Inventory:
 
 
 def _seats() -> tuple[SeatShare, ...]:
-    rows = list(seats().select_related("slice__gpu", "replica"))
-    shares = device_shares(rows)
+    """Columns instead of rows: there are thousands, and they are read every few seconds."""
+    rows = list(Seat.objects.order_by("id").annotate(units=Count("slice__units")).values_list(*_SEAT, named=True))
+    shares = device_shares(
+        [SeatPart(row.id, row.slice_id, row.memory_bytes, row.units, row.slice__gpu__units) for row in rows]
+    )
     return tuple(
-        SeatShare(row.replica.id, row.replica.deployment_id, row.replica.tenant_id, row.slice.gpu_id, shares[row.id])
+        SeatShare(row.replica_id, row.replica__deployment_id, row.replica__tenant_id, row.slice__gpu_id, shares[row.id])
         for row in rows
     )
+
+
+_SEAT = (
+    "id", "slice_id", "memory_bytes", "units", "slice__gpu_id", "slice__gpu__units", "replica_id",
+    "replica__deployment_id", "replica__tenant_id",
+)  # fmt: skip

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django.db.models import F, Q
 from django.utils import timezone
@@ -14,8 +15,8 @@ import scheduler.world as plan
 from berth.core.errors import BerthError
 from berth.deployments.models import Deployment, DesiredState, Replica, ReplicaState
 from berth.deployments.needs import needs_of_deployment
-from berth.fleet.models import Gpu, Health, Node, Seat, Slice, SliceUnit
-from berth.fleet.places import blocked_of, place_of
+from berth.fleet.models import Gpu, Health, Node, SliceUnit
+from berth.fleet.places import blocked_of, place_in
 from berth.fleet.seats import takes_new
 from berth.plans.demands import demand_of, of_class, profile_of, promises
 from berth.plans.measured import measurements
@@ -69,22 +70,31 @@ def _device(gpu: Gpu, used_units: int) -> plan.Device:
 
 
 def replicas() -> tuple[plan.Replica, ...]:
-    """Those that have not ended, the oldest first."""
+    """Those that have not ended, the oldest first: columns instead of rows, for there are thousands at a time."""
     live = Replica.objects.for_platform().filter(ended_at=None).order_by("created_at", "id")
-    rows = live.select_related("seat__slice__gpu")
-    return tuple(_replica(row) for row in rows)
+    return tuple(_replica(row) for row in live.values_list(*_REPLICA, named=True))
 
 
-def _replica(row: Replica) -> plan.Replica:
-    seat: Seat | None = getattr(row, "seat", None)
-    slice_: Slice | None = seat.slice if seat is not None else None
-    place = place_of(seat.slice, seat.slice.gpu.board, burst=seat.burst) if seat is not None else None
+_REPLICA = (
+    "id", "tenant_id", "deployment_id", "node_id", "run", "state", "reason", "created_at", "memory_bytes", "restarts",
+    "replaces", "seat__burst", "seat__slice__gpu_id", "seat__slice__gpu__board", "seat__slice__kind",
+    "seat__slice__profile", "seat__slice__start",
+)  # fmt: skip
+
+
+def _replica(row: Any) -> plan.Replica:
+    """``row``: with the columns of ``_REPLICA``; without a seat, those of it are None."""
+    gpu: str | None = row.seat__slice__gpu_id
+    place = None
+    if gpu is not None:
+        where = (row.seat__slice__kind, row.seat__slice__profile, row.seat__slice__start, row.seat__slice__gpu__board)
+        place = place_in(*where, burst=row.seat__burst)
     return plan.Replica(
         id=row.id,
         deployment=row.deployment_id,
         # Without a seat it is not placed, also when its node was deleted under it.
-        node=row.node_id if slice_ is not None else None,
-        device=slice_.gpu_id if slice_ is not None else None,
+        node=row.node_id if gpu is not None else None,
+        device=gpu,
         run=row.run,
         state=row.state,
         reason=row.reason,

@@ -12,7 +12,7 @@ from berth.deployments.replicas import create_replica, end_replica
 from berth.fleet.health import fence_gpu
 from berth.fleet.models import Gpu, Seat, Slice, SliceUnit
 from berth.fleet.seats import reserve_seat
-from berth.fleet.selectors import device_shares, seats
+from berth.fleet.selectors import device_shares, part_of, seats
 from berth.fleet.services import desired_for, observe_node
 from gpuruntime import protocol
 from helpers.factories import cut_device, hello, make_deployment, make_node, make_tenant
@@ -63,7 +63,7 @@ def test_a_seat_takes_its_units_and_its_part_of_the_device(
         start,
         size,
     )
-    assert device_shares(list(seats().filter(id=seat.id)))[seat.id] == len(units) / gpu.units
+    assert device_shares([part_of(row) for row in seats().filter(id=seat.id)])[seat.id] == len(units) / gpu.units
     (told,) = desired_for(gpu.node).slices
     wanted = board(key).cut(kind.cut)
     assert (told.device_uuid, told.kind, told.start, told.size) == (gpu.uuid, kind.label, start, size)
