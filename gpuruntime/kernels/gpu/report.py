@@ -17,7 +17,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from gpuruntime.kernels.gpu import activation, kv_write, norm, sampling, sampling_limits
+from gpuruntime.kernels.gpu import activation, kv_write, norm, quantized_linear, sampling, sampling_limits
 from gpuruntime.kernels.gpu.configuration import Configuration
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "kernels.md"
@@ -50,6 +50,7 @@ def configurations() -> tuple[Configuration, ...]:
         *norm.configurations(),
         *kv_write.configurations(),
         *activation.configurations(),
+        *quantized_linear.configurations(),
         *sampling_limits.configurations(),
         *sampling.configurations(),
     )
