@@ -3,9 +3,10 @@
     python benchmarks/console_interaction.py [--only operator,fleet,tenant] [--runs 10] [--json FILE] [--check]
 
 A control plane with PostgreSQL and Redis, no model, and headless Chromium, which draws without a graphics card.
-*answer*: from the input to the paint that shows the page's own response, which may be a skeleton; *data*: until what it
-waits for is there; *busy*: the longest time in which another input would have had to wait. Exit code 1 with ``--check``
-when the 95th percentile of an answer is above 100 ms.
+*answer*: from the input to the paint that shows the page's own response: the letter, the pressed control, the head's
+arrow, the dialog, rows shown paler, the new page's head over its skeleton; *data*: until what it waits for is there;
+*busy*: the longest time in which another input would have had to wait. The first run of each, whose code has not run
+before, counts like any other. Exit code 1 with ``--check`` when the 95th percentile of an answer is above 100 ms.
 """
 
 from __future__ import annotations
@@ -25,16 +26,22 @@ from benchmarks.common.interactions import QUIET, Interaction, at_rest, chromium
 from benchmarks.common.report import add_only, conclude, end_on_signals, options_parser, say
 
 TARGET_MS = 100.0
+REPORTED = ("answer", "data", "busy")
 LETTER_MS = 80
+FRAMES_MS = 60
 ROWS = "[...document.querySelectorAll('main tbody tr[data-row]')]"
 
 
 def at(path: str) -> Callable[[Page], None]:
-    """On the page ``path`` of the scope at hand, nothing chosen, everything loaded."""
+    """On the page ``path`` of the scope at hand, as it is when one comes to it, everything loaded."""
 
     def go(page: Page) -> None:
-        page.goto(f"{page.url.split('/t/')[0]}/t/{page.url.split('/t/')[1].split('/')[0]}/{path}")
-        at_rest(page)
+        page.keyboard.press("Escape")
+        scope = page.url.split("/t/")[1].split("/")[0]
+        for to in ("members", path):
+            page.evaluate(f"() => history.pushState(null, '', '/t/{scope}/{to}')")
+            page.wait_for_timeout(FRAMES_MS)
+            at_rest(page)
 
     return go
 
@@ -85,6 +92,35 @@ def emptied(path: str, label: str) -> Callable[[Page], None]:
 def has_rows(text: str) -> str:
     """There are rows, and all have the text."""
     return f"{ROWS}.length > 0 && {ROWS}.every((row) => row.innerText.includes('{text}'))"
+
+
+def ordered_by(head: str) -> str:
+    """The head says so."""
+    return f"[...document.querySelectorAll('main th[aria-sort]')].some((one) => one.innerText.includes('{head}'))"
+
+
+# What is still shown is not what was asked for last
+PALE = "document.querySelector('main table[aria-busy=true]')"
+
+
+def ordering(path: str, head: str) -> Interaction:
+    return Interaction(
+        f"{path.partition('?')[0]}: order by {head.lower()}",
+        lambda page: page.locator("main thead").get_by_role("button", name=head).first.click(),
+        answered=ordered_by(head),
+        there=f"{NEW_ROWS} && {QUIET}",
+        prepare=loaded(path),
+    )
+
+
+def paging(path: str) -> Interaction:
+    return Interaction(
+        f"{path}: next page",
+        click("button", "Next page"),
+        answered=f"({PALE} || {NEW_ROWS})",
+        there=f"{NEW_ROWS} && {QUIET}",
+        prepare=loaded(path),
+    )
 
 
 def first_row_is_new(page: Page) -> None:
@@ -140,6 +176,7 @@ def opening(name: str, path: str, label: str) -> Interaction:
 
 LISTED = "[...document.querySelectorAll('[role=option]')].some((one) => one.checkVisibility())"
 DIALOG = "[...document.querySelectorAll('[role=dialog]')].some((one) => one.checkVisibility())"
+MENU = "[...document.querySelectorAll('[role=menu]')].some((one) => one.checkVisibility())"
 PALETTE = "document.querySelector('input[placeholder^=\"Search pages\"]')"
 
 
@@ -162,22 +199,18 @@ def lists() -> list[Interaction]:
     """What operators and tenants share."""
     return [
         searching("deployments", "Search deployments", "list-7"),
-        Interaction(
-            "deployments: order by name", click("button", "Name"), there=NEW_ROWS, prepare=loaded("deployments")
-        ),
-        Interaction(
-            "deployments: next page", click("button", "Next page"), there=NEW_ROWS, prepare=loaded("deployments")
-        ),
+        ordering("deployments", "Name"),
+        paging("deployments"),
         Interaction(
             "deployments: open one",
             lambda page: page.locator("main tbody tr a").first.click(),
-            answered="location.pathname.includes('/deployments/dep_')",
+            answered="!document.querySelector('[data-testid=deployments]')",
             there=f"document.querySelector('h1')?.textContent.includes('list-') && {QUIET}",
             prepare=loaded("deployments"),
         ),
         searching("keys", "Search name, id or person", "key-7"),
-        Interaction("keys: order by name", click("button", "Name"), there=NEW_ROWS, prepare=loaded("keys")),
-        Interaction("keys: next page", click("button", "Next page"), there=NEW_ROWS, prepare=loaded("keys")),
+        ordering("keys", "Name"),
+        paging("keys"),
         Interaction("keys: open 'Create key'", pressed("create-key"), answered=DIALOG, prepare=at("keys")),
         Interaction(
             "palette: open", lambda page: page.keyboard.press("Control+k"), answered=PALETTE, prepare=at("keys")
@@ -205,14 +238,15 @@ def operators() -> list[Interaction]:
     return [
         *lists(),
         searching("models", "Search models", "model-7"),
-        Interaction("models: order by name", click("button", "Model"), there=NEW_ROWS, prepare=loaded("models")),
+        ordering("models", "Model"),
         searching("requests", "Search by request id", "req_00000000000000000000019", "deployment-"),
         opening("requests: open the filter of deployments", "requests", "Deployment"),
         opening("requests: open the filter of keys", "requests", "Key"),
         Interaction(
             "requests: choose a verdict",
             option("Good"),
-            there=NEW_ROWS,
+            answered="[...document.querySelectorAll('main input')].some((one) => one.value === 'Good')",
+            there=f"{NEW_ROWS} && {QUIET}",
             prepare=verdicts_are_open,
         ),
         Interaction(
@@ -229,7 +263,7 @@ def operators() -> list[Interaction]:
             prepare=at("slas?tab=contracts"),
         ),
         opening("new contract: open its deployments", "slas?tab=contracts&create=contract", "Deployment"),
-        Interaction("tenants: open the switcher", pressed("tenant-switcher"), prepare=at("keys")),
+        Interaction("tenants: open the switcher", pressed("tenant-switcher"), answered=MENU, prepare=at("keys")),
     ]
 
 
@@ -265,12 +299,7 @@ def fleet() -> list[Interaction]:
             there="document.querySelector('[data-testid=device]')",
             prepare=at("fleet?view=devices"),
         ),
-        Interaction(
-            "devices: order by utilisation",
-            lambda page: page.get_by_role("button", name="Utilisation").first.click(),
-            there=NEW_ROWS,
-            prepare=loaded("fleet?view=devices"),
-        ),
+        ordering("fleet?view=devices", "Utilisation"),
         Interaction(
             "fleet: scroll to its end",
             lambda page: page.keyboard.press("End"),
@@ -280,8 +309,8 @@ def fleet() -> list[Interaction]:
         Interaction(
             "fleet: open a node",
             lambda page: page.locator("[data-testid=node] h2 a").first.click(),
-            answered="location.pathname.includes('/fleet/nod_')",
-            there=f"document.querySelector('[data-testid=device]') && {QUIET}",
+            answered="!document.querySelector('main h1')?.innerText.includes('Fleet')",
+            there=f"location.pathname.includes('/nod_') && document.querySelector('[data-testid=device]') && {QUIET}",
             prepare=at("fleet"),
         ),
     ]
@@ -317,12 +346,14 @@ PARTS: dict[str, Callable[[Console, int], dict[str, dict[str, float]]]] = {
 
 
 def report(result: dict[str, dict[str, dict[str, float]]]) -> None:
-    print(f"{'in ms, p50 and p95':48s}      answer          data          busy")
+    """p50 and p95; what an answer and its data are made of by the p50 of each part."""
+    print(f"{'ms':42s}     answer  =  wait script  draw         data  (server)        busy")
     for part, interactions in result.items():
         print(part)
         for name, at_ in interactions.items():
-            figures = "  ".join(f"{at_[f'{f}_p50']:5.0f} {at_[f'{f}_p95']:6.0f}" for f in ("answer", "data", "busy"))
-            print(f"  {name:46s} {figures}")
+            answer, data, busy = (f"{at_[f'{one}_p50']:5.0f} {at_[f'{one}_p95']:5.0f}" for one in REPORTED)
+            made = " ".join(f"{at_[f'{one}_p50']:5.0f}" for one in ("wait", "script", "draw"))
+            print(f"  {name:40s} {answer}    {made}   {data}   ({at_['server_p50']:5.0f})   {busy}")
 
 
 def failures(result: dict[str, dict[str, dict[str, float]]]) -> list[str]:

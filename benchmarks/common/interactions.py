@@ -1,15 +1,18 @@
 """How long a page takes to answer a person: from the input event to the paint that shows the answer.
 
 Three figures of each: *answer*, from the input to the paint that shows the page's own response, at least what the
-Event Timing API measured (https://www.w3.org/TR/event-timing/); *data*, until what the response waits for is there;
-*busy*, the longest time in which another input would have had to wait (https://www.w3.org/TR/longtasks-1/).
+Event Timing API measured from input to next paint (https://www.w3.org/TR/event-timing/); *data*, until what the
+response waits for is there; *busy*, the longest time in which another input would have had to wait
+(https://www.w3.org/TR/longtasks-1/). And what two of them are made of: the answer of *wait* (before the page heard
+of the input), *script* (its handlers) and *draw* (the rest: style, layout, paint, and slices of script where the answer
+takes more than one frame); the data of *server*, the longest request that ended before it was there.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -30,18 +33,26 @@ SETTLE_MS = 350  # the observer tells of an event after its frame, and a search 
 _WATCH = """
 (() => {
   if (window.watched) return;
-  const state = (window.watched = { events: [], tasks: [], first: 0 });
+  const state = (window.watched = { events: [], tasks: [], requests: [], first: 0 });
   new PerformanceObserver((list) => {
     for (const e of list.getEntries())
-      if (e.interactionId) state.events.push({ id: e.interactionId, at: e.startTime, ms: e.duration });
+      if (e.interactionId)
+        state.events.push({
+          at: e.startTime, ms: e.duration, wait: e.processingStart - e.startTime,
+          script: e.processingEnd - e.processingStart,
+        });
   }).observe({ type: "event", durationThreshold: 16 });
   new PerformanceObserver((list) => {
     for (const e of list.getEntries()) state.tasks.push({ at: e.startTime, ms: e.duration });
   }).observe({ type: "longtask" });
+  new PerformanceObserver((list) => {
+    for (const e of list.getEntries())
+      if (e.initiatorType === "fetch") state.requests.push({ at: e.startTime, end: e.responseEnd, ms: e.duration });
+  }).observe({ type: "resource" });
   for (const kind of ["pointerdown", "keydown"])
     addEventListener(kind, (e) => { state.first ||= e.timeStamp; }, { capture: true });
   state.begin = (answered, there) => {
-    Object.assign(state, { events: [], tasks: [], first: 0, answered: 0, there: 0 });
+    Object.assign(state, { events: [], tasks: [], requests: [], first: 0, answered: 0, there: 0 });
     const painted = (name) => {
       const { port1, port2 } = new MessageChannel();
       port1.onmessage = () => { state[name] = performance.now(); };
@@ -75,11 +86,18 @@ class Interaction:
 
 @dataclass(frozen=True)
 class Sample:
-    """In milliseconds."""
+    """In milliseconds. ``wait + script + draw == answer``."""
 
     answer: float
+    wait: float
+    script: float
+    draw: float
     data: float
+    server: float
     busy: float
+
+
+FIGURES = tuple(field.name for field in fields(Sample))
 
 
 @contextlib.contextmanager
@@ -136,7 +154,7 @@ def measure(page: Page, interactions: Iterable[Interaction], runs: int) -> dict[
         samples = [_once(page, one) for _ in range(runs)]
         found[one.name] = {
             f"{figure}_{name}": percentile([getattr(sample, figure) for sample in samples], q)
-            for figure in ("answer", "data", "busy")
+            for figure in FIGURES
             for name, q in (("p50", 0.5), ("p95", 0.95))
         }
         say(f"  {one.name}: {found[one.name]['answer_p95']:.0f} ms")
@@ -154,12 +172,21 @@ def _once(page: Page, one: Interaction) -> Sample:
         raise SystemExit(f"{one.name}: not answered at {page.url}: {error}") from error
     page.wait_for_timeout(SETTLE_MS)
     seen: dict[str, Any] = page.evaluate("() => ({ ...watched })")
-    # Text goes on until the last letter: the slowest letter counts, and the data from the last one on.
-    slowest = max((event["ms"] for event in seen["events"]), default=16.0)
+    return _sample(seen, shown=one.answered != "true")
+
+
+def _sample(seen: dict[str, Any], *, shown: bool) -> Sample:
+    """Text goes on until its last letter: the slowest letter counts, and the data from the last one on."""
+    slowest = max(seen["events"], key=lambda event: event["ms"], default={"ms": 16.0, "wait": 0.0, "script": 0.0})
     started = max([seen["first"], *(event["at"] for event in seen["events"])])
-    shown = seen["answered"] - seen["first"] if one.answered != "true" else 0.0
+    answer = max(slowest["ms"], seen["answered"] - seen["first"] if shown else 0.0)
+    ended = [one for one in seen["requests"] if one["at"] >= seen["first"] and one["end"] <= seen["there"]]
     return Sample(
-        answer=max(slowest, shown),
+        answer=answer,
+        wait=slowest["wait"],
+        script=slowest["script"],
+        draw=answer - slowest["wait"] - slowest["script"],
         data=max(0.0, seen["there"] - started),
+        server=max((one["ms"] for one in ended), default=0.0),
         busy=max((task["ms"] for task in seen["tasks"]), default=0.0),
     )

@@ -50,6 +50,8 @@ interface Props<Row extends object> {
   label: string;
   empty: ReactNode;
   initialSort?: SortingState;
+  /** The rows are of another order or page than was asked for: shown paler until those come. */
+  old?: boolean;
   testId?: string;
   /** Given where the server sorts: the order in use (`-created_at`) and how to ask for another. */
   sort?: { value: string | undefined; set: (sort: string | undefined) => void };
@@ -70,6 +72,7 @@ export function DataTable<Row extends object>({
   label,
   empty,
   initialSort = [],
+  old = false,
   testId,
   sort,
   onOpen,
@@ -103,7 +106,12 @@ export function DataTable<Row extends object>({
   return (
     <>
       <div className={classes.scroll}>
-        <table className={classes.table} aria-label={label} aria-busy={!rows} data-testid={testId}>
+        <table
+          className={classes.table}
+          aria-label={label}
+          aria-busy={!rows || old || drawn !== chosen}
+          data-testid={testId}
+        >
           <thead>
             {table.getHeaderGroups().map((group) => (
               <tr key={group.id}>

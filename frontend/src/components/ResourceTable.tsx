@@ -14,7 +14,8 @@ import { type Asked, StaleNotice } from "./StaleNotice";
 interface Props<Row extends object> {
   // biome-ignore lint/suspicious/noExplicitAny: whichever filters the page has
   list: ListState<any>;
-  page: Asked<Page<Row>>;
+  /** Its `isPlaceholderData`: the rows are those of the question before. */
+  page: Asked<Page<Row>> & { isPlaceholderData?: boolean; isFetching?: boolean };
   columns: Column<Row>[];
   rowId: (row: Row) => string;
   label: string;
@@ -51,6 +52,7 @@ export function ResourceTable<Row extends object>({ list, page, empty, ...table 
         <DataTable
           {...table}
           rows={page.data?.results}
+          old={page.isPlaceholderData && page.isFetching}
           sort={{ value: list.sort, set: list.setSort }}
           empty={list.filtered || list.query.cursor ? noMatch : empty}
         />

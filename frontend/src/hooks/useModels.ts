@@ -2,6 +2,7 @@ import { keepPreviousData, useMutation, useQuery } from "@tanstack/react-query";
 import { api, collect, unwrap, WHOLE } from "../api/client";
 import type { ModelCreate } from "../api/fleet";
 import type { FitRequest, Model } from "../api/types";
+import { inTurn } from "../lib/turns";
 import { useAct } from "./useAct";
 import { useRefresh } from "./useRefresh";
 
@@ -36,8 +37,11 @@ export function useFit(model: string | null, body: FitRequest) {
     enabled: model !== null,
     placeholderData: keepPreviousData,
     refetchInterval: 30_000,
-    queryFn: () =>
-      unwrap(api.POST("/api/v1/models/{id}/fit", { params: { path: { id: model ?? "" } }, body })),
+    // A list asks for each of its rows: not all at once, and no longer once it is left
+    queryFn: ({ signal }) =>
+      inTurn(signal, () =>
+        unwrap(api.POST("/api/v1/models/{id}/fit", { params: { path: { id: model ?? "" } }, body, signal })),
+      ),
   });
 }
 
