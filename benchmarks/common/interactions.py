@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
 
 from benchmarks.common.report import percentile, say
 
@@ -50,7 +51,7 @@ _WATCH = """
       if (e.initiatorType === "fetch") state.requests.push({ at: e.startTime, end: e.responseEnd, ms: e.duration });
   }).observe({ type: "resource" });
   for (const kind of ["pointerdown", "keydown"])
-    addEventListener(kind, (e) => { state.first ||= e.timeStamp; }, { capture: true });
+    addEventListener(kind, (e) => { if (e.key !== "Control") state.first ||= e.timeStamp; }, { capture: true });
   state.begin = (answered, there) => {
     Object.assign(state, { events: [], tasks: [], requests: [], first: 0, answered: 0, there: 0 });
     const painted = (name) => {
@@ -148,10 +149,17 @@ def at_rest(page: Page) -> None:
 
 
 def measure(page: Page, interactions: Iterable[Interaction], runs: int) -> dict[str, dict[str, float]]:
-    """By name: p50 and p95 of each figure. The first run, which no cache helps, counts like any other."""
+    """By name: p50 and p95 of each figure. The first run, which no cache helps, counts like any other; one that is
+    not answered is NaN in all figures, and those after it are measured all the same.
+    """
     found = {}
     for one in interactions:
-        samples = [_once(page, one) for _ in range(runs)]
+        try:
+            samples = [_once(page, one) for _ in range(runs)]
+        except PlaywrightError as error:
+            say(f"  {one.name}: not answered at {page.url}: {error.message.partition(chr(10))[0]}")
+            samples = []
+            page.reload()
         found[one.name] = {
             f"{figure}_{name}": percentile([getattr(sample, figure) for sample in samples], q)
             for figure in FIGURES
@@ -165,11 +173,8 @@ def _once(page: Page, one: Interaction) -> Sample:
     one.prepare(page)
     page.wait_for_timeout(SETTLE_MS)
     page.evaluate(f"() => watched.begin(() => {one.answered}, () => {one.there})")
-    try:
-        one.act(page)
-        until(page, "watched.there > 0")
-    except Exception as error:
-        raise SystemExit(f"{one.name}: not answered at {page.url}: {error}") from error
+    one.act(page)
+    until(page, "watched.there > 0")
     page.wait_for_timeout(SETTLE_MS)
     seen: dict[str, Any] = page.evaluate("() => ({ ...watched })")
     return _sample(seen, shown=one.answered != "true")

@@ -77,7 +77,8 @@ function later(Page: RouteComponent, head?: PageHead): RouteComponent {
       </Later>
     );
   }
-  Shown.preload = Page.preload;
+  // Gone once its code is here: what there is to wait for delays every change of the address
+  Shown.preload = () => Page.preload?.();
   return Shown;
 }
 

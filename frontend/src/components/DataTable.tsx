@@ -89,6 +89,8 @@ export function DataTable<Row extends object>({
   const chosen = useMemo(() => (whole ? all : all.slice(first, first + ROWS_AT_ONCE)), [all, whole, first]);
   // The head and the pager answer a click at once, the rows follow
   const drawn = useDeferredValue(chosen);
+  // Others than are drawn, not the same told anew
+  const follow = !!rows?.[0] && !!given?.[0] && rowId(rows[0]) !== rowId(given[0]);
   const opening = useRef(onOpen);
   useEffect(() => {
     opening.current = onOpen;
@@ -109,7 +111,7 @@ export function DataTable<Row extends object>({
         <table
           className={classes.table}
           aria-label={label}
-          aria-busy={!rows || old || drawn !== chosen}
+          aria-busy={!rows || old || follow || drawn !== chosen}
           data-testid={testId}
         >
           <thead>

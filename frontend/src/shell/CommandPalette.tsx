@@ -11,7 +11,7 @@ import {
   IconSearch,
 } from "@tabler/icons-react";
 import { useNavigate } from "@tanstack/react-router";
-import { useState } from "react";
+import { useDeferredValue, useState } from "react";
 import { useScope } from "../hooks/useScope";
 import { useFound } from "../hooks/useSearchAll";
 import { chooseLanguage, language, t } from "../i18n";
@@ -74,6 +74,9 @@ export function CommandPalette() {
   const { all, current } = useScope();
   const navigate = useNavigate();
   const [query, setQuery] = useState("");
+  const [opened, setOpened] = useState(false);
+  // The field is there at once, what can be chosen follows
+  const filled = useDeferredValue(opened);
   const results = useResults(query);
   const actions = useActions();
   const scope = current?.slug ?? "";
@@ -102,11 +105,13 @@ export function CommandPalette() {
   ].filter((group) => group.actions.length > 0);
   return (
     <Spotlight
-      actions={groups}
+      actions={filled ? groups : []}
+      onSpotlightOpen={() => setOpened(true)}
+      onSpotlightClose={() => setOpened(false)}
       query={query}
       onQueryChange={setQuery}
       shortcut={["mod + K", "/"]}
-      nothingFound={t.palette.nothing}
+      nothingFound={filled && t.palette.nothing}
       highlightQuery
       scrollable
       maxHeight={420}
