@@ -119,6 +119,9 @@ export class LiveSocket {
 /** Keeps windows ordered and unique by time: after a reconnect the history overlaps what is already here. */
 export function append(windows: LiveWindow[], next: LiveWindow): LiveWindow[] {
   const last = windows.at(-1);
-  if (!last || next.at > last.at) return [...windows.slice(-(HISTORY - 1)), next];
+  if (!last) return [next];
+  // Thousands of replicas are kept once, not 300 times
+  if (next.at > last.at)
+    return [...windows.slice(-HISTORY, -1), { ...last, replicas: [] }, next].slice(-HISTORY);
   return [...windows.filter((w) => w.at !== next.at), next].sort((a, b) => a.at - b.at).slice(-HISTORY);
 }

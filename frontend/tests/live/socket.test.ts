@@ -126,6 +126,12 @@ test("windows stay ordered, unique and at most 300", () => {
   let windows = Array.from({ length: HISTORY }, (_, i) => window(i));
   windows = append(windows, window(HISTORY));
   expect([windows.length, windows[0]?.at, windows.at(-1)?.at]).toEqual([HISTORY, 1, HISTORY]);
+  const told = { ...window(1), replicas: [{ id: "rep_1" }] } as unknown as ReturnType<typeof window>;
+  const kept = append([told], { ...told, at: 2 });
+  expect(kept.map((w) => [w.at, w.replicas.length])).toEqual([
+    [1, 0],
+    [2, 1],
+  ]);
   expect(append([window(1), window(3)], window(2)).map((w) => w.at)).toEqual([1, 2, 3]);
   expect(append([window(1), window(3)], window(3)).map((w) => w.at)).toEqual([1, 3]);
 });

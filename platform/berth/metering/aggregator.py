@@ -116,6 +116,7 @@ class Term:
         self._minutes: dict[int, Span] = {}
         self._seconds: deque[tuple[int, Span]] = deque(maxlen=WEIGHT_SECONDS + 1)
         self._published = int(now) - 1
+        self._newest: dict[str, str] = {}  # by scope, without its replicas
         self._provisioned_at: float | None = None
         self._inventory: Inventory | None = None
         self._inventory_at = 0.0
@@ -264,11 +265,16 @@ class Term:
         return rows
 
     async def _send(self, messages: list[dict[str, Any]]) -> None:
+        """In the history only the newest window tells of replicas: a page would wait for thousands, 300 times told."""
         layer = get_channel_layer()
-        async with self._client.pipeline(transaction=False) as pipe:
+        async with self._client.pipeline(transaction=True) as pipe:
             for message in messages:
                 key = names.history(message["scope"])
+                if before := self._newest.get(message["scope"]):
+                    pipe.rpop(key)
+                    pipe.rpush(key, before)
                 pipe.rpush(key, json.dumps(message, separators=(",", ":")))
+                self._newest[message["scope"]] = json.dumps({**message, "replicas": []}, separators=(",", ":"))
                 pipe.ltrim(key, -HISTORY, -1)
                 pipe.expire(key, HISTORY_TTL_S)
             await pipe.execute()

@@ -22,7 +22,7 @@ from berth.live.threads import in_thread
 from berth.metering.aggregator import Aggregator, Term
 from berth.metering.cells import CellKey, Provisioned, SeatShare, Span, merged
 from berth.metering.figures import figures
-from berth.metering.inventory import read_inventory
+from berth.metering.inventory import Inventory, ReplicaRow, read_inventory
 from berth.metering.minutes import last_minute, write_minute
 from berth.metering.models import GoodputMinute
 from berth.metering.records import Cell, encode
@@ -206,6 +206,16 @@ async def test_what_a_pause_missed_is_told_in_one_longer_window(store: Any) -> N
         assert missed == [(8, 8, 8), (9, 1, 1), (10, 1, 1), (11, 1, 1)]
         assert sum(w["total"]["tokens"] for w in kept) == 77
     assert (await Term.begin(store))._published <= shown + 11, "another leader goes on where this one ended"
+
+
+async def test_only_the_newest_window_kept_tells_of_the_replicas(store: Any) -> None:
+    term = await Term.begin(store)
+    row = ReplicaRow("rep_1", "ten_1", "dep_1", "chat", "ready", True)
+    for _ in range(3):
+        await term._publish(term._published + 1, Inventory(replicas=(row,)))
+    kept = [json.loads(text) for text in await store.lrange(names.history("platform"), 0, -1)]
+    assert [len(window["replicas"]) for window in kept] == [0, 0, 1]
+    assert [window["at"] - kept[0]["at"] for window in kept] == [0, 1, 2]
 
 
 async def test_nothing_is_told_before_the_replicas_are_known(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
