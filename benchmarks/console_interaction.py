@@ -346,14 +346,14 @@ PARTS: dict[str, Callable[[Console, int], dict[str, dict[str, float]]]] = {
 
 
 def report(result: dict[str, dict[str, dict[str, float]]]) -> None:
-    """p50 and p95; what an answer and its data are made of by the p50 of each part."""
+    """p50 and p95; what an answer is made of by the p50 of each part, the server by its p95."""
     print(f"{'ms':42s}     answer  =  wait script  draw         data  (server)        busy")
     for part, interactions in result.items():
         print(part)
         for name, at_ in interactions.items():
             answer, data, busy = (f"{at_[f'{one}_p50']:5.0f} {at_[f'{one}_p95']:5.0f}" for one in REPORTED)
             made = " ".join(f"{at_[f'{one}_p50']:5.0f}" for one in ("wait", "script", "draw"))
-            print(f"  {name:40s} {answer}    {made}   {data}   ({at_['server_p50']:5.0f})   {busy}")
+            print(f"  {name:40s} {answer}    {made}   {data}   ({at_['server_p95']:5.0f})   {busy}")
 
 
 def failures(result: dict[str, dict[str, dict[str, float]]]) -> list[str]:
