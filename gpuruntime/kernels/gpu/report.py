@@ -17,7 +17,15 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from gpuruntime.kernels.gpu import activation, kv_write, norm, quantized_linear, sampling, sampling_limits
+from gpuruntime.kernels.gpu import (
+    activation,
+    attention_configurations,
+    kv_write,
+    norm,
+    quantized_linear,
+    sampling,
+    sampling_limits,
+)
 from gpuruntime.kernels.gpu.configuration import Configuration
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "kernels.md"
@@ -31,8 +39,9 @@ _BEGIN, _END = "<!-- made by make kernels-report -->", "<!-- end -->"
 class Compiled:
     """One configuration on one architecture.
 
-    registers: a thread's. shared_bytes: a program's. spilled_bytes: a thread's stack. dots: tensor-core instructions
-    in the PTX, of the kind that is the architecture's own (``DOTS``); mma: those of the older kind ``mma.sync``.
+    registers: a thread's. shared_bytes: a program's. spilled_bytes: a thread's stack, which holds what found no
+    register. dots: tensor-core instructions in the PTX, of the kind that is the architecture's own (``DOTS``); mma:
+    those of the older kind ``mma.sync``, for products of fewer rows than the newer kinds take.
     """
 
     configuration: Configuration
@@ -49,6 +58,7 @@ def configurations() -> tuple[Configuration, ...]:
     return (
         *norm.configurations(),
         *kv_write.configurations(),
+        *attention_configurations.configurations(),
         *activation.configurations(),
         *quantized_linear.configurations(),
         *sampling_limits.configurations(),

@@ -21,12 +21,45 @@ def test_every_argument_of_a_kernel_has_a_type_or_a_value():
         assert set(configuration.multiples_of_16) <= set(configuration.signature), configuration.name
 
 
-@pytest.mark.parametrize("name", ["add_rms_norm 4096", "kv_write fp8 128"])
-def test_small_kernels_spill_nothing(name):
+def compiled(name, architecture=90):
     configuration = next(each for each in report.configurations() if each.name == name)
-    compiled = report.compile_for(configuration, 90)
-    assert compiled.spilled_bytes == 0
-    assert 16 <= compiled.registers <= 64
+    return report.compile_for(configuration, architecture)
+
+
+@pytest.mark.parametrize("pool", ["bf16", "int8", "fp8"])
+def test_decode_spills_nothing_and_multiplies_on_tensor_cores(pool):
+    found = compiled(f"attention_decode Llama 8B, {pool} KV")
+    assert found.spilled_bytes == 0
+    assert found.mma > 0  # the query heads of a group are fewer rows than wgmma takes
+
+
+def test_prefill_and_weight_only_products_use_hoppers_instruction():
+    for name in (
+        "attention_mixed Llama 8B, bf16 KV, 1024 tokens a request",
+        "quantized_linear int8 4096 x 4096, 16 tokens",
+        "quantized_linear fp8 4096 x 4096, 16 tokens",
+    ):
+        found = compiled(name)
+        assert found.configuration.dot
+        assert (found.dots > 0, found.mma, found.spilled_bytes) == (True, 0, 0)
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("architecture", report.ARCHITECTURES)
+def test_no_configuration_lacks_the_products_that_it_is_made_of(architecture):
+    """Nor does a decode spill more than a value or two."""
+    for configuration in report.configurations():
+        if configuration.oldest <= architecture:
+            found = report.compile_for(configuration, architecture)
+            assert (found.dots + found.mma > 0) == configuration.dot, configuration.name
+            if configuration.name.startswith("attention_decode"):
+                assert found.spilled_bytes <= 8, configuration.name
+
+
+@pytest.mark.parametrize("name", ["add_rms_norm 4096", "kv_write fp8 128", "sampling_limits"])
+def test_what_has_no_product_spills_nothing(name):
+    found = compiled(name)
+    assert (found.spilled_bytes, found.dots, found.mma) == (0, 0, 0)
 
 
 def test_the_table_replaces_what_stood_between_its_marks(tmp_path, monkeypatch):

@@ -92,9 +92,9 @@ def test_takes_any_even_head_size(head_dim):
 @pytest.mark.kernels
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("pool_dtype", [torch.float32, torch.float16, torch.int8, torch.float8_e4m3fn])
-@pytest.mark.parametrize(("heads", "kv_heads"), [(9, 3), (32, 8), (14, 2), (8, 8)])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(9, 3), (32, 8)])
 @pytest.mark.parametrize("head_dim", [64, 80, 96, 128, 256])
-@pytest.mark.parametrize(("block_size", "tokens"), [(16, 1), (16, 17), (64, 33), (128, 3)])
+@pytest.mark.parametrize(("block_size", "tokens"), [(16, 1), (64, 5), (128, 2)])
 def test_all_shapes(dtype, pool_dtype, heads, kv_heads, head_dim, block_size, tokens):
     shape = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "block_size": block_size, "tokens": tokens}
     check(dtype, pool_dtype, **shape, normed=head_dim % 3 == 2)

@@ -41,9 +41,9 @@ def test_equals_the_float64_product(kind, tokens, rows, depth):
 @pytest.mark.kernels
 @pytest.mark.parametrize("kind", ["int8", "fp8"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-@pytest.mark.parametrize("tokens", [1, 15, 16, 17, 33, 64, 65, 129])
-@pytest.mark.parametrize("rows", [1, 63, 64, 65, 576])
-@pytest.mark.parametrize("depth", [16, 127, 128, 576, 4096])
+@pytest.mark.parametrize("tokens", [1, 16, 17, 64, 129])
+@pytest.mark.parametrize("rows", [1, 63, 65, 576])
+@pytest.mark.parametrize("depth", [127, 576, 4096])
 def test_all_shapes(kind, dtype, tokens, rows, depth):
     check(kind, tokens, rows, depth, dtype=dtype, bias=tokens % 2 == 1)
 

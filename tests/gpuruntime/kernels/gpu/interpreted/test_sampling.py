@@ -141,7 +141,7 @@ def test_draws_follow_the_exact_probabilities(rules):
     [{}, {"temperature": 0.5}, {"top_k": 5}, {"top_p": 0.8, "temperature": 1.7}, {"top_k": 20, "min_p": 0.1}],
 )
 def test_many_draws_follow_the_exact_probabilities(rules):
-    follows_the_exact_probabilities(65536, **rules)
+    follows_the_exact_probabilities(32768, **rules)
 
 
 def follows_the_exact_probabilities(count, **rules):
