@@ -72,12 +72,15 @@ def attend_tiles(
     """
     offsets = tl.arange(0, TILE)
     dims = tl.arange(0, HEAD_PADDED)
+    blocks = _blocks(tile_begin, offsets, end, table, BLOCK_SIZE, TILE)
     for tile in range(tile_begin, tile_end):
         keys = tile * TILE + offsets
         read = keys < end
         if HAS_WINDOW:
             read = read & _inside(keys, lowest, sinks, SINK_TILES)
-        rows = _slots(tile, offsets, read, table, MASKED, BLOCK_SIZE, TILE) * (2 * KV_HEADS) + kv_head
+        rows = (blocks * BLOCK_SIZE + keys % BLOCK_SIZE) * (2 * KV_HEADS) + kv_head
+        # One tile ahead: were K's address to wait for a load of its own turn, it could not be in flight as early.
+        blocks = _blocks(tile + 1, offsets, end, table, BLOCK_SIZE, TILE)
         k_at = kv + rows[None, :] * HEAD_DIM + dims[:, None]
         v_at = kv + (rows + KV_HEADS)[:, None] * HEAD_DIM + dims[None, :]
         if MASKED:
@@ -128,17 +131,8 @@ def _inside(keys, lowest, sinks, SINK_TILES: tl.constexpr):
 
 
 @triton.jit
-def _slots(tile, offsets, read, table, MASKED: tl.constexpr, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr):
-    """int64 slots of a tile's keys. A tile inside one block needs one entry of the table."""
+def _blocks(tile, offsets, end, table, BLOCK_SIZE: tl.constexpr, TILE: tl.constexpr):
+    """The blocks of a tile's keys, int64; keys behind the end have the last one's. A tile inside a block has one."""
     start = tile * TILE
-    if BLOCK_SIZE % TILE == 0:
-        block = tl.load(table + start // BLOCK_SIZE).to(tl.int64)
-        slots = block * BLOCK_SIZE + (start % BLOCK_SIZE + offsets)
-    else:
-        keys = start + offsets
-        if MASKED:
-            blocks = tl.load(table + keys // BLOCK_SIZE, mask=read, other=0).to(tl.int64)
-        else:
-            blocks = tl.load(table + keys // BLOCK_SIZE).to(tl.int64)
-        slots = blocks * BLOCK_SIZE + keys % BLOCK_SIZE
-    return slots
+    keys = start if BLOCK_SIZE % TILE == 0 else start + offsets
+    return tl.load(table + tl.maximum(tl.minimum(keys, end - 1), 0) // BLOCK_SIZE).to(tl.int64)
