@@ -91,6 +91,7 @@ export function DataTable<Row extends object>({
   const drawn = useDeferredValue(chosen);
   // Others than are drawn, not the same told anew
   const follow = !!rows?.[0] && !!given?.[0] && rowId(rows[0]) !== rowId(given[0]);
+  const passing = old || follow || drawn !== chosen;
   const opening = useRef(onOpen);
   useEffect(() => {
     opening.current = onOpen;
@@ -108,12 +109,7 @@ export function DataTable<Row extends object>({
   return (
     <>
       <div className={classes.scroll}>
-        <table
-          className={classes.table}
-          aria-label={label}
-          aria-busy={!rows || old || follow || drawn !== chosen}
-          data-testid={testId}
-        >
+        <table className={classes.table} aria-label={label} aria-busy={!rows || passing} data-testid={testId}>
           <thead>
             {table.getHeaderGroups().map((group) => (
               <tr key={group.id}>
@@ -152,7 +148,7 @@ export function DataTable<Row extends object>({
               </tr>
             ))}
           </thead>
-          <tbody>
+          <tbody data-passing={passing || undefined}>
             {!rows &&
               SKELETON_ROWS.map((key) => (
                 <tr key={key}>
