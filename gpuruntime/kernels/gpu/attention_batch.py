@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
@@ -96,46 +93,3 @@ def check_queries(q: Tensor, far: Tensor | None, kv: KvPool) -> None:
 def dot_dtype(q: Tensor) -> tl.dtype:
     """Operands of the products: the queries' type; on the CPU, which is the interpreter, fp32."""
     return _DOT_DTYPES[q.dtype] if q.is_cuda else tl.float32
-
-
-def compiled_types(
-    kv: str, *, group: int, kv_heads: int, head_dim: int, block_size: int, view: View = _ALL, softcap: bool = False
-) -> tuple[dict[str, str], Mapping[str, Any]]:
-    """Arguments that both kernels share, for bf16 queries and K and V of Triton's type ``kv``: signature, constants."""
-    signature = dict.fromkeys(("begins", "lengths", "tables"), "*i32") | {"out": "*bf16", "q": "*bf16", "kv": f"*{kv}"}
-    signature |= dict.fromkeys((*UNSPECIALIZED, "q_stride", "out_stride"), "i32") | {"scale": "fp32", "softcap": "fp32"}
-    constants: dict[str, Any] = {
-        "HAS_WINDOW": view.window is not None,
-        "HAS_SINKS": view.sinks > 0,
-        "HAS_FAR": view.sinks > 0,
-        "HAS_SCALES": kv != "bf16",
-        "HAS_SOFTCAP": softcap,
-        "GROUP": group,
-        "KV_HEADS": kv_heads,
-        "BLOCK_SIZE": block_size,
-        "HEAD_DIM": head_dim,
-        "HEAD_PADDED": triton.next_power_of_2(head_dim),
-        "DOT_DTYPE": tl.bfloat16,
-    }
-    for argument, pointer, used in (("far", "*bf16", view.sinks > 0), ("scales", "*fp32", kv != "bf16")):
-        if used:
-            signature[argument] = pointer
-        else:
-            constants[argument] = None
-    return signature, constants
-
-
-# What the engine launches: Llama 3.1 8B, SmolLM2 (three query heads to one of K and V), Gemma 3's heads of 256.
-LLAMA: Mapping[str, Any] = {"group": 4, "kv_heads": 8, "head_dim": 128}
-COMPILED: Mapping[str, tuple[str, int, Mapping[str, Any]]] = {
-    "bf16 128": ("bf16", 80, {**LLAMA, "block_size": 64}),
-    "bf16 128, blocks of 16": ("bf16", 80, {**LLAMA, "block_size": 16}),
-    "int8 128": ("i8", 80, {**LLAMA, "block_size": 64}),
-    "fp8 128": ("fp8e4nv", 89, {**LLAMA, "block_size": 64}),
-    "bf16 128, window and sinks": ("bf16", 80, {**LLAMA, "block_size": 64, "view": View(4096, 4)}),
-    "bf16 64, groups of 3": ("bf16", 80, {"group": 3, "kv_heads": 3, "head_dim": 64, "block_size": 16}),
-    "bf16 256, window": (
-        "bf16", 80, {"group": 2, "kv_heads": 4, "head_dim": 256, "block_size": 64, "view": View(1024)},
-    ),
-    "bf16 128, capped": ("bf16", 80, {**LLAMA, "block_size": 64, "softcap": True}),
-}  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from gpuruntime.kernels.gpu.attention_batch import UNSPECIALIZED
 from gpuruntime.kernels.gpu.attention_decode import (
     attention_decode_kernel,
     decode_shape,
@@ -42,7 +43,7 @@ _GEMMA = _Model("Gemma 3 4B", kv_heads=4, group=2, head_dim=256, window=True)
 _GEMMA_2 = _Model("Gemma 2 9B", kv_heads=8, group=2, head_dim=256, window=True, softcap=True)
 
 _POOLS = {"bf16": "bf16", "int8": "i8", "fp8": "fp8e4nv"}
-_STRIDES = ("table_width", "q_stride", "out_stride")
+_STRIDES = ("q_stride", "out_stride")
 
 
 def configurations() -> tuple[Configuration, ...]:
@@ -98,7 +99,7 @@ def _common(model: _Model, pool: str) -> tuple[dict[str, str], dict[str, Any]]:
     """The types and constants that both kernels share; queries are bf16."""
     signature = {"out": "*bf16", "q": "*bf16", "kv": f"*{_POOLS[pool]}"}
     signature |= {"begins": "*i32", "lengths": "*i32", "tables": "*i32", "scale": "fp32", "softcap": "fp32"}
-    signature |= dict.fromkeys(("requests", *_STRIDES, "window", "sinks"), "i32")
+    signature |= dict.fromkeys((*UNSPECIALIZED, *_STRIDES), "i32")
     constants: dict[str, Any] = {
         "HAS_WINDOW": model.window,
         "HAS_SINKS": model.sinks,

@@ -15,16 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gpuruntime.kernels.gpu.attention_batch import (
-    COMPILED,
-    UNSPECIALIZED,
-    Requests,
-    ScoreRule,
-    compiled_types,
-    dot_dtype,
-)
+from gpuruntime.kernels.gpu.attention_batch import UNSPECIALIZED, Requests, ScoreRule, dot_dtype
 from gpuruntime.kernels.gpu.attention_tile import attend_tiles, visible_tiles
-from gpuruntime.kernels.gpu.configuration import Configuration
 from gpuruntime.kernels.gpu.kv_write import KvPool
 
 SMALLEST_SHARE = 128  # tokens: below it a program's start costs more than it saves
@@ -366,39 +358,3 @@ def attend_decodes(
             HEAD_PADDED=padded,
             JOINED=_JOINED,
         )
-
-
-def configurations() -> tuple[Configuration, ...]:
-    """The decode kernel for each model; what plans and what joins for one of them."""
-    counts = dict.fromkeys(("requests", "window", "sinks", "programs", "smallest"), "i32")
-    pointers = dict.fromkeys(("share_begins", "share_tiles", "lengths"), "*i32")
-    plan = {"HAS_WINDOW": True, "HAS_SINKS": True, "FIXED": False, "TILE": 64, "CHUNK": _PLAN_CHUNK}
-    joined = {"HEADS": 32, "HEAD_DIM": 128, "HEAD_PADDED": 128, "JOINED": _JOINED}
-    join_types = {"out": "*bf16", "partial": "*fp32", "logs": "*fp32", "begins": "*i32", "share_begins": "*i32"}
-    join_types["out_stride"] = "i32"
-    return (
-        Configuration("plan_shares", plan_shares_kernel, {**pointers, **counts}, plan),
-        *(_configuration(name) for name in COMPILED),
-        Configuration(
-            "join_shares 128", join_shares_kernel, {**join_types, "out_stride": "i32"}, joined, ("out_stride",)
-        ),
-    )
-
-
-def _configuration(name: str) -> Configuration:
-    kv, oldest, options = COMPILED[name]
-    signature, constants = compiled_types(kv, **options)
-    signature |= {"partial": "*fp32", "logs": "*fp32", "share_begins": "*i32", "share_tiles": "*i32"}
-    shape = decode_shape(options["head_dim"])
-    rows = max(16, triton.next_power_of_2(options["group"]))
-    return Configuration(
-        name=f"attention_decode {name}",
-        kernel=attention_decode_kernel,
-        signature=signature,
-        constants={**constants, "BLOCK_ROWS": rows, "TILE": shape.tile},
-        multiples_of_16=("q_stride", "out_stride"),
-        num_warps=shape.warps,
-        num_stages=shape.stages,
-        dot=True,
-        oldest=oldest,
-    )

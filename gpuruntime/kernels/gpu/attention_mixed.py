@@ -14,16 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gpuruntime.kernels.gpu.attention_batch import (
-    COMPILED,
-    UNSPECIALIZED,
-    Requests,
-    ScoreRule,
-    compiled_types,
-    dot_dtype,
-)
+from gpuruntime.kernels.gpu.attention_batch import UNSPECIALIZED, Requests, ScoreRule, dot_dtype
 from gpuruntime.kernels.gpu.attention_tile import attend_tiles, visible_tiles
-from gpuruntime.kernels.gpu.configuration import Configuration
 from gpuruntime.kernels.gpu.kv_write import KvPool
 
 
@@ -207,29 +199,4 @@ def attend_mixed(
         DOT_DTYPE=dot_dtype(q),
         num_warps=shape.warps,
         num_stages=shape.stages,
-    )
-
-
-def configurations() -> tuple[Configuration, ...]:
-    """Prompts for each model, and one batch of a few tokens a request."""
-    found = [_configuration(name, tokens_per_request=1024) for name in COMPILED]
-    return (*found, _configuration("bf16 128", tokens_per_request=4))
-
-
-def _configuration(name: str, tokens_per_request: int) -> Configuration:
-    kv, oldest, options = COMPILED[name]
-    signature, constants = compiled_types(kv, **options)
-    group = options["group"]
-    shape = mixed_shape(options["head_dim"], group, tokens_per_request)
-    rows = {"BLOCK_ROWS": shape.rows, "BLOCK_TOKENS": shape.rows // group, "TILE": shape.tile}
-    return Configuration(
-        name=f"attention_mixed {name}, {shape.rows} rows",
-        kernel=attention_mixed_kernel,
-        signature=signature,
-        constants={**constants, **rows},
-        multiples_of_16=("q_stride", "out_stride"),
-        num_warps=shape.warps,
-        num_stages=shape.stages,
-        dot=True,
-        oldest=oldest,
     )
