@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuruntime.kernels.gpu.attention import attention, attention_reference, plan_attention
-from gpuruntime.kernels.gpu.attention_batch import BLOCK_SIZES, ScoreRule
+from gpuruntime.kernels.gpu.attention_batch import BLOCK_SIZES, Requests, ScoreRule
 from gpuruntime.kernels.gpu.attention_mixed import MixedShape, attend_mixed
 from gpuruntime.kernels.gpu.kv_write import KvPool
+from gpuruntime.kernels.kv_memory import mapped_zeros
 from gpuruntime.kernels.paged_attention import View
 from helpers.paged import Heads, exact_attention, make_batch, worst
 
@@ -95,7 +96,7 @@ def test_requests_and_rows_that_are_not_there():
     batch = make_batch([(1, 20), (1, 140), (9, 30), (0, 0), (0, 0)], HEADS, rule)
     lengths = torch.cat((batch.requests.lengths[:1], torch.zeros(1, dtype=torch.int32), batch.requests.lengths[2:]))
     padded = torch.cat((batch.q, torch.full((6, 2, 64), float("nan"))))
-    requests = type(batch.requests)(batch.requests.begins, lengths, batch.requests.tables)
+    requests = Requests(batch.requests.begins, lengths, batch.requests.tables)
     plan = plan_attention(requests, rule, batch.kv, decodes=2)
     found = attention(padded, batch.kv, plan).view(-1, 2, 64)
     expected = exact_attention(batch, rule, batch.kept)
@@ -133,11 +134,27 @@ def test_an_invariant_prompt_has_the_same_bits_in_chunks_and_whole():
     found = []
     for begin, end in chunks:
         tokens = torch.tensor([0, end - begin], dtype=torch.int32)
-        requests = type(whole.requests)(tokens, torch.tensor([end], dtype=torch.int32), whole.requests.tables)
+        requests = Requests(tokens, torch.tensor([end], dtype=torch.int32), whole.requests.tables)
         plan = plan_attention(requests, RULE, whole.kv, decodes=0, invariant=True)
         found.append(attention(whole.q[begin:end], whole.kv, plan))
     plan = plan_attention(whole.requests, RULE, whole.kv, decodes=0, invariant=True)
     assert torch.equal(attention(whole.q, whole.kv, plan), torch.cat(found))
+
+
+def test_blocks_may_lie_behind_two_to_the_31_values():
+    """Zeros that nothing touches take no memory, so a pool may be larger than 32-bit offsets reach."""
+    batch = make_batch([(1, 40), (20, 50)], HEADS, RULE, kv_dtype=torch.int8)
+    assert batch.kv.scales is not None
+    blocks = batch.kv.values.shape[0]
+    first = (1 << 31) // batch.kv.values[0].numel()
+    values = mapped_zeros((first + blocks, *batch.kv.values.shape[1:]), torch.int8)
+    scales = mapped_zeros(values.shape[:4], torch.float32)
+    values[first:], scales[first:] = batch.kv.values, batch.kv.scales
+    requests = Requests(batch.requests.begins, batch.requests.lengths, batch.requests.tables + first)
+    found = []
+    for kv, where in ((batch.kv, batch.requests), (KvPool(values, scales), requests)):
+        found.append(attention(batch.q, kv, plan_attention(where, RULE, kv, decodes=1)))
+    assert torch.equal(*found)
 
 
 def test_shares_follow_the_lengths_without_the_host():
