@@ -39,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     assert settings.DATABASES
     _hash_passwords_cheaply()
+    _flush_beside_readers()
 
 
 def _hash_passwords_cheaply() -> None:
@@ -48,6 +49,26 @@ def _hash_passwords_cheaply() -> None:
     Argon2PasswordHasher.time_cost = 1
     Argon2PasswordHasher.memory_cost = 8
     Argon2PasswordHasher.parallelism = 1
+
+
+def _flush_beside_readers() -> None:
+    """A server that a test started reads while tables are emptied: where each waits for the other, one gives way."""
+    from django.core.management import CommandError
+    from django.db import OperationalError
+    from django.test import TransactionTestCase
+
+    empty = TransactionTestCase._fixture_teardown
+
+    def empty_at_last(self: TransactionTestCase) -> None:
+        for _ in range(9):
+            try:
+                return empty(self)
+            except CommandError as error:
+                if not isinstance(error.__cause__, OperationalError):
+                    raise
+        return empty(self)
+
+    TransactionTestCase._fixture_teardown = empty_at_last  # type: ignore[method-assign]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -82,8 +82,9 @@ class ConsoleConsumer(AsyncWebsocketConsumer):
         await self._leave()
         self.shown = wanted
         self.group = names.PLATFORM_GROUP if wanted == PLATFORM else names.console_group(wanted)
-        await self._send_history()
+        # Before the history is read: what is told meanwhile waits behind it, and a console knows a window it has.
         await self.channel_layer.group_add(self.group, self.channel_name)
+        await self._send_history()
 
     async def console_message(self, event: dict[str, Any]) -> None:
         data = event["data"]

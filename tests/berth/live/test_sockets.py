@@ -327,10 +327,11 @@ def cookie(user: User) -> dict[str, str]:
 
 
 def subscribe(socket: ClientConnection, scope: str) -> list[Any]:
+    """The history; windows of what was subscribed to before may come until then."""
     socket.send(json.dumps({"subscribe": scope}))
-    first = json.loads(socket.recv(timeout=PATIENCE_S))
-    assert first["type"] == "history"
-    return list(first["windows"])
+    while (told := json.loads(socket.recv(timeout=PATIENCE_S)))["type"] != "history":
+        assert told["type"] == "window"
+    return list(told["windows"])
 
 
 def close_code(socket: ClientConnection, timeout_s: float = 5.0) -> int:
