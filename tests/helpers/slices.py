@@ -13,7 +13,7 @@ from scheduler.geometry.boards import board
 from scheduler.node.providers.base import Cutter
 from scheduler.node.slices.desk import SliceDesk
 from scheduler.node.slices.keeper import SliceKeeper
-from scheduler.node.slices.model import Grant
+from scheduler.node.slices.model import Grant, SliceNotReady
 
 GIB = 1 << 30
 SIMULATED_MPS = (sys.executable, "-S", "-E", str(Path(__file__).parents[2] / "scheduler/node/simulated_mps.py"))
@@ -63,7 +63,10 @@ class KeeperBench:
         return [found for found in self.desk.observed() if not found.slice_id]
 
     def occupy(self, slice_id: str, replica_id: str = "rep_1", used_bytes: int = GIB) -> tuple[Grant, int]:
-        """A runtime that took the slice and runs on it; its process is known to the driver."""
+        """A runtime that took the slice and runs on it; its process is known to the driver.
+
+        Raises ``SliceNotReady`` where the slice is gone, as such a runtime would fail.
+        """
         grant = self.desk.take(slice_id, replica_id)
         pid, self.next_pid = self.next_pid, self.next_pid + 1
         self.desk.seated(slice_id, replica_id, pid)
@@ -71,7 +74,10 @@ class KeeperBench:
         gi_id = None
         if spec.kind == "mig":
             found = self.rig.cutter.instances(spec.device_uuid)
-            gi_id = next(instance.gi_id for instance in found if instance.uuid == grant.device_uuid)
+            gi_id = next((instance.gi_id for instance in found if instance.uuid == grant.device_uuid), None)
+            if gi_id is None:
+                self.desk.leave(slice_id, replica_id)
+                raise SliceNotReady(f"{slice_id} is gone")
         self.rig.add_process(spec.device_uuid, gi_id, pid, used_bytes)
         return grant, pid
 

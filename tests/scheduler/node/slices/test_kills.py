@@ -138,7 +138,11 @@ class World:
             self.foreign[made.uuid] = (uuid, made)
 
     def steal(self) -> None:
-        """Another tool removes one of ours on which nobody is, and may make its own just there."""
+        """Another tool removes one of ours on which nobody is, and may make its own just there.
+
+        The agent has looked before: which of two instances it was about to make, nobody could tell it.
+        """
+        self.bench.step()
         uuid = self.random.choice(self.rig.uuids)
         held = {slice_uuid for _, _, _, slice_uuid in self.held.values()}
         ours = [f for f in self.rig.cutter.instances(uuid) if f.uuid not in held and f.uuid not in self.foreign]
