@@ -124,8 +124,13 @@ def _quantize(x, step, LIMIT: tl.constexpr, ROUND: tl.constexpr):
     x = tl.minimum(tl.maximum(tl.div_rn(x, step), -LIMIT), LIMIT)
     if ROUND:
         # Adding 1.5 * 2^23 leaves no bit for a fraction: to the nearest integer, ties to even.
-        x = (x + 12582912.0) - 12582912.0
-    return x
+        return (x + 12582912.0) - 12582912.0
+    # To the nearest value of e4m3, ties to even, so that the conversion is exact: the interpreter's cuts bits off.
+    # Three bits of mantissa stay, and below 2^-6 the steps are 2^-9.
+    bits = x.to(tl.int32, bitcast=True)
+    bits = (bits + 0x7FFFF + ((bits >> 20) & 1)) & -0x100000
+    tiny = (x + 24576.0) - 24576.0
+    return tl.where(tl.abs(x) < 0.015625, tiny, bits.to(tl.float32, bitcast=True))
 
 
 def kv_write(

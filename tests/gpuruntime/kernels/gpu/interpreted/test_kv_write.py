@@ -69,6 +69,11 @@ def check(dtype, pool_dtype, *, heads, kv_heads, head_dim, block_size=16, tokens
     assert bool(stored[untouched].isnan().all())
     reference = pool(pool_dtype, kv_heads, head_dim, block_size)
     torch.testing.assert_close(kv_write_reference(qkv, positions, slots, tables(head_dim), reference, norms), q)
+    if pool_dtype == torch.float8_e4m3fn:
+        off = (
+            kv.values[~kv.values.float().isnan()].float() - reference.values[~kv.values.float().isnan()].float()
+        ).abs()
+        assert float((off > 0).double().mean()) < 0.01  # a scale's last bit may move a value that all but ties
     if kv.scales is not None and reference.scales is not None:
         torch.testing.assert_close(reference.scales, kv.scales, equal_nan=True, rtol=1e-6, atol=0)
 
