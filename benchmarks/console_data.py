@@ -30,7 +30,8 @@ RECORDS = """
         cached_tokens, new_prompt_tokens, completion_tokens, offered, good, compatible, reason, ttft_us, ttft_limit_us,
         tpot_us, fluidity, e2e_us, queue_ms, prefill_ms, decode_ms, created_at, cost
     )
-    SELECT 'req_' || lpad(i::text, 26, '0'), 'ten_' || i %% 20, 'dep_' || i %% 8, 'deployment-' || i %% 8,
+    SELECT 'req_' || lpad(i::text, 26, '0'), 'ten_' || lpad((i %% 20)::text, 26, '0'),
+        'dep_' || i %% 8, 'deployment-' || i %% 8,
         'key_' || i %% 200, 'usr_' || i %% 60, 'rep_' || i %% 16, '', 1,
         (ARRAY['chat', 'code', 'rag', 'batch'])[1 + i %% 4],
         date_trunc('minute', now()) - interval '30 days' * (1 - i::float / %(n)s), true, 'completed', 'stop', 200,
@@ -82,7 +83,7 @@ def measure(records: int, runs: int) -> dict[str, Any]:
         operator = User.objects.create(email="operator@example.com", is_operator=True, password="!")
         client = APIClient(headers={"host": "localhost"})
         client.force_login(operator, backend="django.contrib.auth.backends.ModelBackend")
-        words = _words(records) | {"tenant": "ten_4", "deployment": f"{DEPLOYMENTS // 2:026d}"}
+        words = _words(records) | {"tenant": f"ten_{4:026d}", "deployment": f"{DEPLOYMENTS // 2:026d}"}
         pages = ask(client, PAGES, words, runs)
         return {"records": records, "median_ms": pages, "lists_median_ms": ask(client, LISTS, words, runs)}
 
@@ -110,7 +111,7 @@ def fill(records: int) -> None:
     from berth.tenants.models import Tenant
 
     for number in range(20):
-        Tenant.objects.create(id=f"ten_{number}", name=f"Tenant {number}", slug=f"tenant-{number}")
+        Tenant.objects.create(id=f"ten_{number:026d}", name=f"Tenant {number}", slug=f"tenant-{number}")
     started = time.perf_counter()
     with connection.cursor() as cursor:
         cursor.execute(RECORDS, {"n": records})
@@ -144,7 +145,7 @@ def fill_lists() -> None:
     rows = [
         Deployment(
             id=f"dep_{i:026d}",
-            tenant_id=f"ten_{i % 20}",
+            tenant_id=f"ten_{i % 20:026d}",
             name=f"list-{i}",
             model=model,
             service_class=chat,
@@ -159,7 +160,12 @@ def fill_lists() -> None:
     )
     ApiKey.objects.bulk_create(
         ApiKey(
-            id=f"key_{i}", tenant_id=f"ten_{i % 20}", name=f"key-{i}", digest=f"{i:064x}", pepper_id="1", hint="abcd"
+            id=f"key_{i}",
+            tenant_id=f"ten_{i % 20:026d}",
+            name=f"key-{i}",
+            digest=f"{i:064x}",
+            pepper_id="1",
+            hint="abcd",
         )
         for i in range(KEYS)
     )
