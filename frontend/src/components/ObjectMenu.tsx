@@ -1,6 +1,6 @@
 import { ActionIcon, Menu } from "@mantine/core";
 import { IconDots } from "@tabler/icons-react";
-import { type ReactNode, type Ref, useId, useImperativeHandle, useRef, useState } from "react";
+import { type ReactNode, type Ref, useEffect, useId, useImperativeHandle, useRef, useState } from "react";
 
 interface Props {
   /** Names the object, for who does not see in which row the button stands. */
@@ -25,10 +25,11 @@ export function ObjectMenu({ label, width, testId, children }: Props) {
   const button = useRef<HTMLButtonElement>(null);
   const [asked, setAsked] = useState(false);
   const [opened, setOpened] = useState(false);
-  const toggle = () => {
-    setAsked(true);
-    setOpened(!opened);
-  };
+  // Closed when it is made: it notes where the focus was when it opens, and gives it back
+  useEffect(() => {
+    if (asked) setOpened(true);
+  }, [asked]);
+  const toggle = () => (asked ? setOpened(!opened) : setAsked(true));
   return (
     <>
       <ActionIcon
