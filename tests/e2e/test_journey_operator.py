@@ -229,7 +229,7 @@ def hand_out_key(page: Page) -> str:
     page.get_by_role("button", name="Create key").last.click()
     page.get_by_role("button", name="Copy key", exact=True).click()
     look(page, "operator 18 key")
-    token = copied(page)
+    token = copied(page, page.get_by_test_id("key-token"))
     page.get_by_role("button", name="I have saved it").click()
     return token
 
@@ -275,8 +275,9 @@ def joined(page: Page, operator: Person, folder: Path) -> Iterator[None]:
     look(page, "operator 22 join command")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("BERTH_")}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    command = copied(page, page.get_by_role("dialog").locator("pre"))
     agent = subprocess.Popen(
-        ["sh", "-c", copied(page)], cwd=folder, env=environment, start_new_session=True,
+        ["sh", "-c", command], cwd=folder, env=environment, start_new_session=True,
         stdout=(folder / "agent.log").open("wb"), stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:

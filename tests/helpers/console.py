@@ -13,7 +13,7 @@ from typing import Literal
 
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from helpers.patience import PATIENCE_S
+from helpers.patience import PATIENCE_S, eventually
 from helpers.tongue import speaking
 
 WAIT_MS = PATIENCE_S * 1000
@@ -101,9 +101,14 @@ def escape(page: Page, over: Locator) -> None:
     expect(over).to_have_count(0)
 
 
-def copied(page: Page) -> str:
-    text: str = page.evaluate("navigator.clipboard.readText()")
-    return text
+def copied(page: Page, shown: Locator) -> str:
+    """What was copied, which is what ``shown`` says; the browser writes it a moment after the click."""
+
+    def same() -> str:
+        text: str = page.evaluate("navigator.clipboard.readText()")
+        return text if text.strip() == shown.inner_text().strip() else ""
+
+    return str(eventually(same, "the clipboard has what is shown"))
 
 
 def look(page: Page, name: str) -> None:
