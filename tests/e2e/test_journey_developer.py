@@ -296,6 +296,7 @@ def typed(tab: Page, harbour: Harbour) -> None:
     for address in ("members?invite=true", f"keys?edit={harbour.others_key}", "deployments?create=true"):
         tab.goto(f"{own}/{address}")
         expect(tab.get_by_role("heading", level=1)).to_be_visible()
+        tab.wait_for_load_state("networkidle")  # what the address names is known by then
         expect(tab.get_by_role("dialog")).to_have_count(0)
     tab.goto("/t/demo/overview")
     expect(tab.get_by_text("You cannot see this tenant")).to_be_visible()

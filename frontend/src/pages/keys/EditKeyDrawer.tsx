@@ -67,10 +67,16 @@ function Form({ apiKey, edit, onClose }: FormProps) {
   );
 }
 
-/** Changes a key's name, deployments and end; its address is `?edit=ID`. */
-export function EditKeyDrawer({ id, onClose }: { id: string | undefined; onClose: () => void }) {
+interface Props {
+  id: string | undefined;
+  mayChange: (key: Key) => boolean;
+  onClose: () => void;
+}
+
+/** Changes a key's name, deployments and end; its address is `?edit=ID`, which opens nothing to those who may not. */
+export function EditKeyDrawer({ id, mayChange, onClose }: Props) {
   const edit = useEditKey(id);
-  if (!edit.opened) return null;
+  if (!edit.opened || !mayChange(edit.opened)) return null;
   const close = () => {
     edit.reset();
     onClose();

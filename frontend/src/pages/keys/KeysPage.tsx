@@ -1,6 +1,6 @@
 import { Button, SegmentedControl } from "@mantine/core";
 import { IconKey, IconPlus } from "@tabler/icons-react";
-import { useMemo, useState } from "react";
+import { useCallback, useMemo, useState } from "react";
 import type { Key } from "../../api/types";
 import { EmptyState } from "../../components/EmptyState";
 import { FilterBar } from "../../components/FilterBar";
@@ -28,15 +28,19 @@ export function KeysPage() {
   const [revoking, setRevoking] = useState<Key | null>(null);
   const [rotating, setRotating] = useState<Key | null>(null);
   const email = me?.user.email;
+  const mayChange = useCallback(
+    (key: Key) => !key.revoked_at && (canChange || (canUse && key.created_by === email)),
+    [canChange, canUse, email],
+  );
   const columns = useMemo(
     () =>
       keyColumns({
-        mayChange: (key) => canChange || (canUse && key.created_by === email),
+        mayChange,
         edit: (key) => set({ edit: key.id }, true),
         rotate: setRotating,
         revoke: setRevoking,
       }),
-    [canChange, canUse, email, set],
+    [mayChange, set],
   );
   const createButton = canUse && (
     <Button
@@ -84,7 +88,7 @@ export function KeysPage() {
         opened={values.create === "true" && canUse}
         onClose={() => set({ create: undefined })}
       />
-      <EditKeyDrawer id={values.edit} onClose={() => set({ edit: undefined })} />
+      <EditKeyDrawer id={values.edit} mayChange={mayChange} onClose={() => set({ edit: undefined })} />
       <RotateKeyModal apiKey={rotating} onClose={() => setRotating(null)} />
       <RevokeKeyModal apiKey={revoking} onClose={() => setRevoking(null)} />
     </>

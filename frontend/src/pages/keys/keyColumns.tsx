@@ -102,7 +102,7 @@ export function keyColumns(verbs: KeyVerbs): Column<Key>[] {
     {
       ...ACTIONS,
       cell: ({ row: { original: key } }) =>
-        verbs.mayChange(key) && !key.revoked_at ? <KeyMenu apiKey={key} verbs={verbs} /> : null,
+        verbs.mayChange(key) ? <KeyMenu apiKey={key} verbs={verbs} /> : null,
     },
   ];
 }
