@@ -35,10 +35,9 @@ from benchmarks.common.report import (
 
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
-import openai
 import requests
 
-from helpers.cluster import DEPLOYMENT, Cluster, Person, messages, running_cluster
+from helpers.cluster import DEPLOYMENT, Cluster, Person, is_refused, messages, running_cluster
 from helpers.model import smollm2_path
 from helpers.patience import eventually
 
@@ -124,16 +123,8 @@ def revoked(house: House) -> dict[str, Any]:
     made = house.new_key()
     client = house.cluster.client(made["token"])
     eventually(lambda: client.models.list().data, "the new key works")
-
-    def refused() -> bool:
-        try:
-            client.models.list()
-        except openai.AuthenticationError:
-            return True
-        return False
-
     house.operator.post(f"keys/{made['key']['id']}/revoke")
-    return {"s": since(time.monotonic(), refused, "the key is refused")}
+    return {"s": since(time.monotonic(), lambda: is_refused(client), "the key is refused")}
 
 
 def replaced(house: House) -> dict[str, Any]:

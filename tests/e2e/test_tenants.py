@@ -11,7 +11,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from helpers.cluster import DEPLOYMENT, Cluster, Person, messages
+from helpers.cluster import DEPLOYMENT, Cluster, Person, is_refused, messages
 from helpers.patience import PATIENCE_S, eventually
 
 from .conftest import Demo
@@ -108,12 +108,4 @@ def test_a_revoked_key_stops(cluster: Cluster, demo: Demo, operator: Person) -> 
     eventually(lambda: client.models.list().data, "the new key works")
 
     operator.post(f"keys/{made['key']['id']}/revoke")
-
-    def refused() -> bool:
-        try:
-            client.models.list()
-        except openai.AuthenticationError:
-            return True
-        return False
-
-    eventually(refused, "the key is refused", every_s=0.02)
+    eventually(lambda: is_refused(client), "the key is refused", every_s=0.02)

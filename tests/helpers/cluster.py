@@ -163,6 +163,15 @@ class Cluster:
         return [row for row in rows if state is None or row["state"] == state]
 
 
+def is_refused(client: openai.OpenAI) -> bool:
+    """Whether the endpoint refuses the client's key."""
+    try:
+        client.models.list()
+    except openai.AuthenticationError:
+        return True
+    return False
+
+
 @contextlib.contextmanager
 def running_cluster() -> Iterator[Cluster]:
     """A cluster that answers; on the way out nothing of it is left, and a failure shows what it said."""
