@@ -285,11 +285,11 @@ def request_rate(loaded: Loaded, mix: Sequence[Arrival], load: float) -> float:
 
 
 def _time(loaded: Loaded, step: Any) -> float:
-    loaded.executor.greedy(step)
+    loaded.executor.launch(step).tokens()
     took = []
     for _ in range(5):
         began = time.perf_counter()
-        loaded.executor.greedy(step)
+        loaded.executor.launch(step).tokens()
         took.append(time.perf_counter() - began)
     return median(took)
 

@@ -20,7 +20,7 @@ from benchmarks.common.executor import Loaded, load_executor, make_step, own_blo
 from benchmarks.common.report import median
 from gpuruntime.backend import SamplingParams
 from gpuruntime.engine.config import BLOCK_TOKENS
-from gpuruntime.engine.executor import StepBatch
+from gpuruntime.engine.executor import Draws, Known, StepBatch
 from gpuruntime.kernels.native.rates import NativeProbe, written_memory
 
 CONTEXT = 300
@@ -58,17 +58,17 @@ def _fill(loaded: Loaded) -> None:
     random = np.random.default_rng(1)
     for row in range(max(BATCHES)):
         prompt = random.integers(100, loaded.model.vocab_size, CONTEXT).tolist()
-        loaded.executor.greedy(make_step([(prompt, 0, own_blocks(row, _ROOM))]))
+        loaded.executor.launch(make_step([(prompt, 0, own_blocks(row, _ROOM))])).tokens()
 
 
 def _step_s(loaded: Loaded, batch: int) -> float:
     """The median of ``STEPS`` steps, after one more, that each decode one token a row at the same position."""
     step = make_step([([1000 + row], CONTEXT, own_blocks(row, _ROOM)) for row in range(batch)])
-    loaded.executor.greedy(step)
+    loaded.executor.launch(step).tokens()
     took = []
     for _ in range(STEPS):
         began = time.perf_counter()
-        loaded.executor.greedy(step)
+        loaded.executor.launch(step).tokens()
         took.append(time.perf_counter() - began)
     return median(took)
 
@@ -82,15 +82,17 @@ def _phases(loaded: Loaded) -> dict[str, float]:
 class _Timed:
     """Stands before an executor and adds up how long its calls took."""
 
+    runs_ahead = draws = False
+
     def __init__(self, executor: Any) -> None:
         self._executor = executor
         self.took_s = 0.0
 
-    def greedy(self, batch: StepBatch) -> list[int]:
+    def launch(self, batch: StepBatch, draws: Draws | None = None) -> Known:
         began = time.perf_counter()
-        picks: list[int] = self._executor.greedy(batch)
+        picks: list[int] = self._executor.launch(batch, draws).tokens()
         self.took_s += time.perf_counter() - began
-        return picks
+        return Known(picks)
 
 
 def _python_s(loaded: Loaded, batch: int) -> float:

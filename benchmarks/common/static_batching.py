@@ -145,7 +145,7 @@ class StaticBatching:
         begins = itertools.accumulate((piece.count for piece in pieces), initial=0)
         sampling = [(piece, begin) for piece, begin in zip(pieces, begins, strict=False) if piece.samples]
         wanted = [begin + len(piece.member.prompt) - 1 - piece.start for piece, begin in sampling]
-        picks = self._executor.greedy(make_step(rows, wanted))
+        picks = self._executor.launch(make_step(rows, wanted)).tokens()
         for (piece, _), token in zip(sampling, picks, strict=True):
             piece.member.tokens.append(token)
         return [piece.member for piece, _ in sampling]
@@ -158,7 +158,7 @@ class StaticBatching:
             position = len(member.prompt) + len(member.tokens) - 1
             rows.append(([member.tokens[-1]], position, member.blocks))
             self._work(position, 1, True)
-        picks = self._executor.greedy(make_step(rows))
+        picks = self._executor.launch(make_step(rows)).tokens()
         for member, token in zip(self._batch, picks, strict=True):
             if member in going:
                 member.tokens.append(token)

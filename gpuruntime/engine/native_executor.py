@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
-from gpuruntime.engine.executor import StepBatch
+from gpuruntime.engine.executor import Draws, Known, StepBatch
 from gpuruntime.engine.native_weights import NativeWeights
 from gpuruntime.kernels.native import library
 from gpuruntime.kernels.native.memory import huge_memory, make_resident
@@ -44,6 +44,8 @@ class NativeExecutor:
     Raises ``kernels.native.build.NoCompiler`` where the library is not there and cannot be built, and ``ValueError``
     for files or settings.
     """
+
+    runs_ahead = draws = False
 
     def __init__(self, config: EngineConfig, model_config: ModelConfig, max_len: int) -> None:
         self._library = library.library()
@@ -95,12 +97,11 @@ class NativeExecutor:
         self._run(batch, logits=self._logits.data_ptr())
         return self._logits[:wanted]
 
-    def greedy(self, batch: StepBatch) -> list[int]:
+    def launch(self, batch: StepBatch, draws: Draws | None = None) -> Known:
         picks = np.empty(len(batch.logits_rows), dtype=np.int32)
         if not self._run(batch, picks=picks.ctypes.data):
             raise FloatingPointError("the model produced logits that are not finite")
-        result: list[int] = picks.tolist()
-        return result
+        return Known(picks.tolist())
 
     def seconds(self) -> dict[str, float]:
         """Where the steps' time went since the start, in seconds by phase."""

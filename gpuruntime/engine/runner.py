@@ -46,7 +46,7 @@ class ModelRunner:
         wanted = [row.wanted for row in rows]
         spans = [range(end - count, end) for end, count in zip(accumulate(wanted), wanted, strict=True)]
         if all(_is_plain(row) for row in rows):
-            picks = self._executor.greedy(batch)
+            picks = self._executor.launch(batch).tokens()
             return [_accept(row, picks[span.start : span.stop]) for row, span in zip(rows, spans, strict=True)]
         logits = self._executor.logits(batch)
         scores = [_scores(row, logits[span.start : span.stop]) for row, span in zip(rows, spans, strict=True)]

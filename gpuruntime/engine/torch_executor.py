@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
-from gpuruntime.engine.executor import StepBatch
+from gpuruntime.engine.executor import Draws, Known, StepBatch
 from gpuruntime.kernels.kv_memory import Int8Kv, PlainKv
 from gpuruntime.kernels.paged_attention import AttentionPlan, View, plan_decodes, plan_prefill
 from gpuruntime.kernels.rates import TorchProbe
@@ -28,6 +28,7 @@ class TorchExecutor:
     """
 
     name = "PyTorch"
+    runs_ahead = draws = False
 
     def __init__(self, config: EngineConfig, model_config: ModelConfig, max_len: int) -> None:
         if reasons := unsupported(config, model_config):
@@ -59,12 +60,11 @@ class TorchExecutor:
             logits: Tensor = self._model.forward(self._forward_batch(batch, order), self._kv)
         return logits
 
-    def greedy(self, batch: StepBatch) -> list[int]:
+    def launch(self, batch: StepBatch, draws: Draws | None = None) -> Known:
         best, ids = self.logits(batch).max(dim=-1)
         if not bool(torch.isfinite(best).all()):
             raise FloatingPointError("the model produced logits that are not finite")
-        result: list[int] = ids.tolist()
-        return result
+        return Known(ids.tolist())
 
     def _forward_batch(self, batch: StepBatch, order: list[int]) -> ForwardBatch:
         """The batch with its rows in the attention plan's order; the wanted logits keep theirs."""

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gpuruntime.engine.executor import Executor, StepBatch
+from gpuruntime.engine.executor import Draws, Executor, Known, StepBatch
 from helpers.engine import TINY
 
 CLASSES = {
@@ -84,6 +84,8 @@ class Recorder:
 
     inner: Executor
     rows: list[tuple[int, Tensor]] = field(default_factory=list)
+    runs_ahead: bool = False
+    draws: bool = False
 
     @property
     def name(self) -> str:
@@ -107,9 +109,8 @@ class Recorder:
             self.rows.append((int(batch.positions[owner] + token - batch.begins[owner]), logits[row].clone()))
         return logits
 
-    def greedy(self, batch: StepBatch) -> list[int]:
-        picks: list[int] = self.logits(batch).argmax(dim=-1).tolist()
-        return picks
+    def launch(self, batch: StepBatch, draws: Draws | None = None) -> Known:
+        return Known(self.logits(batch).argmax(dim=-1).tolist())
 
 
 def error(found: Tensor, expected: Tensor) -> float:

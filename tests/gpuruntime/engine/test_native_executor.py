@@ -86,7 +86,7 @@ def test_one_weight_that_is_not_finite_is_found(tmp_path: Path, name: str, value
     for tiles in (True, False):
         executor.use_amx(tiles)
         with pytest.raises(FloatingPointError, match="not finite"):
-            executor.greedy(batch)
+            executor.launch(batch).tokens()
         assert not torch.isfinite(executor.logits(batch)).all()
 
 
@@ -109,7 +109,7 @@ def test_int8_finds_what_overflows_on_the_way(tmp_path: Path, kv_dtype: str) -> 
         weight[0, ::2] = -3e38
         change_weights(tmp_path, **{f"{name}.weight".replace(".", "__"): weight})
         with pytest.raises(FloatingPointError, match="not finite"):
-            native(tmp_path, kv_dtype=kv_dtype).greedy(make_batch([Row([5, 6, 7], 0, 3, [0])]))
+            native(tmp_path, kv_dtype=kv_dtype).launch(make_batch([Row([5, 6, 7], 0, 3, [0])])).tokens()
 
 
 def test_the_sampler_finds_logits_that_are_not_finite(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_what_it_says_of_itself(model_dir: Path) -> None:
     names.add(executor.name)
     assert len(names) == 1
     before = executor.seconds()
-    executor.greedy(make_batch([Row(PROMPTS[3], 0, 44, [0, 1, 2])]))
+    executor.launch(make_batch([Row(PROMPTS[3], 0, 44, [0, 1, 2])])).tokens()
     after = executor.seconds()
     assert list(after) == list(library.PHASES)
     assert all(after[phase] > before[phase] for phase in after)
@@ -217,13 +217,13 @@ def test_pytorch_serves_without_a_compiler_and_says_so_once(
         raise NoCompiler("there is no C++ compiler (g++ or $CXX) to build it with")
 
     config = EngineConfig(model_dir, kv_bytes=1 << 20, threads=1)
-    expected = native(model_dir).greedy(make_batch([Row(PROMPTS[2], 0, 31, [0, 1])]))
+    expected = native(model_dir).launch(make_batch([Row(PROMPTS[2], 0, 31, [0, 1])])).tokens()
     monkeypatch.setattr(library, "library", missing)
     executor, warnings = serve(caplog, config, load_model_config(model_dir))
     assert isinstance(executor, TorchExecutor)
     assert len(warnings) == 1
     assert "there is no C++ compiler" in warnings[0]
-    assert executor.greedy(make_batch([Row(PROMPTS[2], 0, 31, [0, 1])])) == expected
+    assert executor.launch(make_batch([Row(PROMPTS[2], 0, 31, [0, 1])])).tokens() == expected
 
 
 def test_a_bad_file_is_an_error_and_no_reason_for_pytorch(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuruntime.backend import SamplingParams
-from gpuruntime.engine.executor import StepBatch
+from gpuruntime.engine.executor import Draws, Known, StepBatch
 from gpuruntime.engine.request import Clock, Request
 from gpuruntime.engine.runner import ModelRunner, make_batch
 from gpuruntime.engine.scheduler import Row
@@ -71,13 +71,14 @@ class Fixed:
     """Picks given tokens in turn."""
 
     name, num_blocks, weights_bytes = "fixed", 1, 0
+    runs_ahead = draws = False
 
     def __init__(self, picks: list[int]) -> None:
         self._picks = picks
 
-    def greedy(self, batch: StepBatch) -> list[int]:
+    def launch(self, batch: StepBatch, draws: Draws | None = None) -> Known:
         assert len(batch.logits_rows) == len(self._picks)
-        return self._picks
+        return Known(self._picks)
 
     def logits(self, batch: StepBatch) -> None:
         raise AssertionError("greedy rows need no logits")

@@ -88,7 +88,7 @@ def test_threads_and_instructions(model: Model, threads: int, tiles: bool) -> No
     order = [3, 0, 5, 1, 4, 2]
     model.executor.use_amx(tiles)
     model.executor.set_threads(threads)
-    logits, picks = model.run(together(order)), model.executor.greedy(make_batch(together(order)))
+    logits, picks = model.run(together(order)), model.executor.launch(make_batch(together(order))).tokens()
     model.executor.use_amx(True)
     model.executor.set_threads(2)
     assert torch.equal(logits, torch.stack([model.alone[index] for index in order]))
@@ -108,7 +108,7 @@ def test_many_rows_are_shared_out_otherwise(model: Model, tiles: bool) -> None:
 def test_rows_without_logits_change_nothing(model: Model) -> None:
     rows = [Row(row.tokens, row.start, row.count, row.blocks, wanted=False) for row in together(range(6))]
     assert model.run(rows).shape == (0, 211)
-    assert model.executor.greedy(make_batch(rows)) == []
+    assert model.executor.launch(make_batch(rows)).tokens() == []
     last = [Row(row.tokens, row.count - 1, 1, row.blocks) for row in rows]
     assert torch.equal(model.run(last), torch.stack(model.alone))
 
@@ -119,7 +119,7 @@ def test_greedy_takes_the_lowest_id_among_equals(tmp_path: Path, dtype: str, thr
     """The best row of the head is repeated in other lanes, tiles, units and members' shares."""
     save_native_model(tmp_path)
     executor = native(tmp_path, dtype=dtype, threads=threads)
-    best = executor.greedy(make_batch(together(range(6))))
+    best = executor.launch(make_batch(together(range(6)))).tokens()
     head = load_file(tmp_path / "model.safetensors")["lm_head.weight"]
     for copies in ((7, 8, 210), (16, 200), (33, 1, 120), (100, 131, 99), (209, 207)):
         changed = head.clone()
@@ -129,7 +129,7 @@ def test_greedy_takes_the_lowest_id_among_equals(tmp_path: Path, dtype: str, thr
         logits = again.logits(make_batch(together(range(6)))).clone()
         assert logits[1].argmax() == min(copies)
         assert torch.equal(logits[1][list(copies)], logits[1][min(copies)].expand(len(copies)))
-        assert again.greedy(make_batch(together(range(6)))) == logits.argmax(-1).tolist()
+        assert again.launch(make_batch(together(range(6)))).tokens() == logits.argmax(-1).tolist()
 
 
 def test_the_number_of_threads_may_change_with_every_step(tmp_path: Path) -> None:
