@@ -8,12 +8,15 @@ from torch import Tensor
 
 from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
 from gpuruntime.engine.executor import Draws, Known, StepBatch
+from gpuruntime.engine.torch_attention import TorchAttention
 from gpuruntime.kernels.kv_memory import Int8Kv, PlainKv
 from gpuruntime.kernels.paged_attention import AttentionPlan, View, plan_decodes, plan_prefill
 from gpuruntime.kernels.rates import TorchProbe
+from gpuruntime.kernels.torch_backend import TorchBackend
 from gpuruntime.loading.weights import WeightSource
 from gpuruntime.models.batch import ForwardBatch
 from gpuruntime.models.config import ModelConfig
+from gpuruntime.models.layers import Build
 from gpuruntime.models.registry import ARCHITECTURES, build_model
 
 # Of activations, and of K and V where ``kv_dtype`` is "auto"; int8 weights are multiplied with bf16.
@@ -35,8 +38,8 @@ class TorchExecutor:
             raise ValueError("; ".join(reasons))
         self._dtype = DTYPES[config.dtype]
         self._threads = config.resolved_threads
-        weights = WeightSource(config.model_path, self._dtype, int8=config.dtype == "int8")
-        self._model = build_model(model_config, weights, max_len)
+        backend = TorchBackend(self._dtype, int8=config.dtype == "int8")
+        self._model = build_model(Build(model_config, WeightSource(config.model_path, self._dtype), backend))
         self.weights_bytes = self._model.nbytes
         self._views = layer_views(config, model_config)
         block_bytes = BLOCK_TOKENS * kv_bytes_per_token(config, model_config)
@@ -46,6 +49,7 @@ class TorchExecutor:
         layout = Int8Kv if config.kv_dtype == "int8" else PlainKv
         kv_heads, head_dim = model_config.num_kv_heads, model_config.head_dim
         self._kv = [layout(self.num_blocks, BLOCK_TOKENS, kv_heads, head_dim, self._dtype) for _ in self._views]
+        self._attention = TorchAttention(model_config, self._kv, max_len)
 
     def probe(self) -> TorchProbe:
         return TorchProbe(self._dtype, self._threads)
@@ -57,7 +61,7 @@ class TorchExecutor:
     def logits(self, batch: StepBatch) -> Tensor:
         order = _attention_order(batch)
         with torch.inference_mode():
-            logits: Tensor = self._model.forward(self._forward_batch(batch, order), self._kv)
+            logits: Tensor = self._model.forward(self._forward_batch(batch, order))
         return logits
 
     def launch(self, batch: StepBatch, draws: Draws | None = None) -> Known:
@@ -75,17 +79,16 @@ class TorchExecutor:
         slots = batch.tables[rows, offsets // BLOCK_TOKENS].astype(np.int64) * BLOCK_TOKENS + offsets % BLOCK_TOKENS
         places = np.empty_like(tokens)
         places[tokens] = np.arange(len(tokens))
+        plans = {view: self._plan(view, batch, order) for view in set(self._views)}
         return ForwardBatch(
             token_ids=torch.from_numpy(batch.token_ids[tokens].astype(np.int64)),
-            positions=torch.from_numpy(offsets.astype(np.int64)),
-            slots=torch.from_numpy(slots),
             sample_rows=torch.from_numpy(places[batch.logits_rows].astype(np.int64)),
-            attention=self._attention(batch, order),
+            attention=self._attention.step(
+                torch.from_numpy(offsets.astype(np.int64)),
+                torch.from_numpy(slots),
+                [plans[view] for view in self._views],
+            ),
         )
-
-    def _attention(self, batch: StepBatch, order: list[int]) -> tuple[AttentionPlan, ...]:
-        plans = {view: self._plan(view, batch, order) for view in set(self._views)}
-        return tuple(plans[view] for view in self._views)
 
     def _plan(self, view: View, batch: StepBatch, order: list[int]) -> AttentionPlan:
         counts = np.diff(batch.begins)

@@ -63,7 +63,9 @@ class Linear:
 
 
 class Head:
-    """Logits ``x W^T`` in fp32 for ``x [R, hidden]`` in fp32. ``nbytes``: what it holds beside the weight it was given.
+    """Logits ``x W^T`` in fp32 for ``x [R, hidden]`` in fp32.
+
+    ``nbytes``: what it holds; of a ``tied`` head without the weight it was given, which is the embedding's.
 
     A bf16 product rounds its result to 8 bits of mantissa, so near logits become equal: SmolLM2's first token tied
     between "The" and "L" at 25.375, and the lower id won. The largest ``_REFINED`` logits of each row are therefore
@@ -72,11 +74,12 @@ class Head:
 
     _REFINED = 32
 
-    def __init__(self, weight: Tensor, *, int8: bool = False) -> None:
+    def __init__(self, weight: Tensor, *, int8: bool = False, tied: bool = False) -> None:
         self._dtype = weight.dtype
         self._linear = Linear(weight, int8=int8)
         self._weight = weight if self._linear.packed else None
-        self.nbytes = self._linear.nbytes if self._linear.packed or int8 else 0
+        copied = self._linear.nbytes if self._linear.packed or int8 else 0
+        self.nbytes = copied + (0 if tied or int8 else weight.nbytes)
 
     def __call__(self, x: Tensor) -> Tensor:
         logits = self._linear.unrounded(x.to(self._dtype))

@@ -40,8 +40,8 @@ def quantize_rows(weight: Tensor) -> QuantizedWeight:
     Raises ``ValueError`` for values that are not finite.
     """
     rows, columns = weight.shape
-    values = torch.empty((rows, columns), dtype=torch.int8)
-    scales = torch.empty(rows, dtype=torch.float32)
+    values = torch.empty((rows, columns), dtype=torch.int8, device=weight.device)
+    scales = torch.empty(rows, dtype=torch.float32, device=weight.device)
     step = max(1, _CHUNK_ELEMENTS // max(1, columns))
     with _one_thread():
         for start in range(0, rows, step):

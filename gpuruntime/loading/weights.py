@@ -12,22 +12,21 @@ from torch import Tensor
 
 from gpuruntime.models.config import read_json
 
+_CPU = torch.device("cpu")
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class WeightSource:
-    """Named tensors of one model, read on demand and converted to ``dtype``.
-
-    ``int8`` tells the products that they are to keep what they are given as int8 rows (``kernels.linear``).
+    """Named tensors of one model, read on demand and converted to ``dtype`` on ``device``.
 
     What it returns is a copy: a tensor that shares the map would keep the whole file in memory.
 
     Raises ``ValueError`` naming the file or tensor for what is missing, truncated, or of another shape or type.
     """
 
-    def __init__(self, model_dir: Path, dtype: torch.dtype, *, int8: bool = False) -> None:
+    def __init__(self, model_dir: Path, dtype: torch.dtype, device: torch.device = _CPU) -> None:
         self._dtype = dtype
-        self.int8 = int8
+        self._device = device
         self._dir = model_dir
         self._files: dict[str, Any] = {}
         self._where: dict[str, str] = {}
@@ -45,11 +44,11 @@ class WeightSource:
 
     def get(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """The tensor ``name`` in the source's dtype; its shape must be ``shape``."""
-        return self._mapped(name, shape).to(self._dtype, copy=True)
+        return self._mapped(name, shape).to(self._device, self._dtype, copy=True)
 
     def stack(self, shapes: Mapping[str, tuple[int, ...]]) -> Tensor:
         """The named tensors, each of its shape, below one another."""
-        return torch.cat([self._mapped(name, shape).to(self._dtype) for name, shape in shapes.items()])
+        return torch.cat([self._mapped(name, shape).to(self._device, self._dtype) for name, shape in shapes.items()])
 
     def _mapped(self, name: str, shape: tuple[int, ...]) -> Tensor:
         if name not in self._where:

@@ -6,27 +6,26 @@ scaled embedding and the norms' weights, stored less one, are data in ``ModelCon
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from gpuruntime.kernels.kv_memory import LayerKv
-from gpuruntime.loading.weights import WeightSource
-from gpuruntime.models.config import ModelConfig
-from gpuruntime.models.layers import Attention, GatedMlp, HeadNorm, LayerInputs, RmsNorm
+from gpuruntime.kernels.backend import Attend
+from gpuruntime.models.layers import Attention, Build, GatedMlp, RmsNorm, head_norms
 
 
 class Gemma3Layer:
     """``x += norm(attention(norm(x)))``, then ``x += norm(mlp(norm(x)))``."""
 
-    def __init__(self, config: ModelConfig, weights: WeightSource, index: int) -> None:
+    def __init__(self, build: Build, index: int) -> None:
         at = f"model.layers.{index}"
-        self._before_attention = RmsNorm(config, weights, f"{at}.input_layernorm")
-        self._attention = Attention(config, weights, f"{at}.self_attn", HeadNorm(config, weights, f"{at}.self_attn"))
-        self._after_attention = RmsNorm(config, weights, f"{at}.post_attention_layernorm")
-        self._before_mlp = RmsNorm(config, weights, f"{at}.pre_feedforward_layernorm")
-        self._mlp = GatedMlp(config, weights, f"{at}.mlp", config.intermediate_size)
-        self._after_mlp = RmsNorm(config, weights, f"{at}.post_feedforward_layernorm")
+        self._before_attention = RmsNorm(build, f"{at}.input_layernorm")
+        self._attention = Attention(build, f"{at}.self_attn", head_norms(build, f"{at}.self_attn"))
+        self._after_attention = RmsNorm(build, f"{at}.post_attention_layernorm", dtype=torch.float32)
+        self._before_mlp = RmsNorm(build, f"{at}.pre_feedforward_layernorm")
+        self._mlp = GatedMlp(build, f"{at}.mlp", build.config.intermediate_size)
+        self._after_mlp = RmsNorm(build, f"{at}.post_feedforward_layernorm", dtype=torch.float32)
         self.nbytes = self._attention.nbytes + self._mlp.nbytes
 
-    def forward(self, x: Tensor, kv: LayerKv, inputs: LayerInputs) -> None:
-        x += self._after_attention(self._attention(self._before_attention(x), kv, inputs))
-        x += self._after_mlp(self._mlp(self._before_mlp(x)))
+    def forward(self, stream: Tensor, delta: Tensor | None, attend: Attend) -> Tensor:
+        delta = self._after_attention(self._attention(self._before_attention(stream, delta), attend))
+        return self._after_mlp(self._mlp(self._before_mlp(stream, delta)))

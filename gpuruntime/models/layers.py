@@ -1,47 +1,32 @@
-"""The parts that families compose their layers from.
+"""The parts that families compose their layers from, on any backend.
 
 The residual stream, the norms and the rotation stay in fp32 also for bf16 weights: rounding the stream after each of
-60 additions moved greedy answers away from fp32's. Products and K and V are in the weights' type.
+60 additions moved greedy answers away from fp32's. Products and K and V are in the backend's type.
+
+A block does not add its output to the stream itself: it returns it, and the next norm adds it (``delta``), so that the
+stream is read and written once for both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from torch import Tensor, cat
-from torch.nn.functional import gelu, rms_norm, silu
+import torch
+from torch import Tensor
 
-from gpuruntime.kernels.kv_memory import LayerKv
-from gpuruntime.kernels.linear import Linear
-from gpuruntime.kernels.paged_attention import AttentionPlan, paged_attention
-from gpuruntime.kernels.sink_attention import SinkQueries, sink_attention
+from gpuruntime.kernels.backend import Attend, Backend, HeadNorms, Product
 from gpuruntime.loading.weights import WeightSource
 from gpuruntime.models.config import ModelConfig
-from gpuruntime.models.rope import rotate
-
-
-def _gelu_tanh(x: Tensor) -> Tensor:
-    return gelu(x, approximate="tanh")
-
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": silu, "gelu_tanh": _gelu_tanh}
-Rotation = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class LayerInputs:
-    """What one layer reads besides the stream.
+class Build:
+    """What a model is built from: its shape, its weights, and what multiplies them."""
 
-    rotation: cosines and sines ``[T, 1, head_dim]`` at the tokens' positions. slots: int64 ``[T]``, where K and V go.
-    sink_rotation: the queries' rotation towards attention sinks, where the plan's view has any.
-    """
-
-    rotation: Rotation
-    slots: Tensor
-    attention: AttentionPlan
-    sink_rotation: Rotation | None = None
+    config: ModelConfig
+    weights: WeightSource
+    backend: Backend
 
 
 class Layer(Protocol):
@@ -49,13 +34,17 @@ class Layer(Protocol):
 
     nbytes: int
 
-    def forward(self, x: Tensor, kv: LayerKv, inputs: LayerInputs) -> None:
-        """Adds the block's output to the stream ``x [T, hidden]`` (fp32, in place) and writes K and V to ``kv``."""
+    def forward(self, stream: Tensor, delta: Tensor | None, attend: Attend) -> Tensor:
+        """The block's last output ``[T, hidden]``, which the caller adds to the stream ``[T, hidden]``.
+
+        stream: fp32, changed in place: ``delta``, what the block before returned, and all but the last output of this
+        one are added to it.
+        """
         ...
 
 
 class Mlp(Protocol):
-    """``[T, hidden]`` to ``[T, hidden]``, any float type in, fp32 out."""
+    """``[T, hidden]`` to ``[T, hidden]``."""
 
     nbytes: int
 
@@ -63,81 +52,62 @@ class Mlp(Protocol):
 
 
 class RmsNorm:
-    """RMSNorm (Zhang & Sennrich, arXiv:1910.07467) of the last axis; fp32 in and out."""
+    """RMSNorm (Zhang & Sennrich, arXiv:1910.07467) of the last axis, in fp32; what it returns is of ``dtype``.
 
-    def __init__(self, config: ModelConfig, weights: WeightSource, name: str) -> None:
-        self._size = (config.hidden_size,)
+    None: the backend's, for what goes into a product.
+    """
+
+    def __init__(self, build: Build, name: str, *, dtype: torch.dtype | None = None) -> None:
+        config = build.config
+        self._backend = build.backend
+        self._dtype = dtype or build.backend.dtype
         self._eps = config.rms_norm_eps
-        self._weight = weights.get(f"{name}.weight", self._size).float() + config.norm_offset
+        self._weight = build.weights.get(f"{name}.weight", (config.hidden_size,)).float() + config.norm_offset
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return rms_norm(x, self._size, self._weight, self._eps)
+    def __call__(self, stream: Tensor, delta: Tensor | None = None) -> Tensor:
+        """Of ``stream + delta``, which becomes the stream."""
+        return self._backend.add_rms_norm(stream, delta, self._weight, self._eps, self._dtype)
 
 
-class HeadNorm:
-    """RMSNorm of each head of q and k, ``[T, heads + kv_heads, head_dim]``, before rotation; fp32 out."""
-
-    def __init__(self, config: ModelConfig, weights: WeightSource, prefix: str) -> None:
-        self._size = (config.head_dim,)
-        self._eps = config.rms_norm_eps
-        q, k = (weights.get(f"{prefix}.{name}.weight", self._size).float() for name in ("q_norm", "k_norm"))
-        stacked = cat((q.expand(config.num_heads, -1), k.expand(config.num_kv_heads, -1)))
-        self._weight = stacked + config.norm_offset
-
-    def __call__(self, heads: Tensor) -> Tensor:
-        return rms_norm(heads.float(), self._size, None, self._eps) * self._weight
+def head_norms(build: Build, prefix: str) -> HeadNorms:
+    config = build.config
+    q, k = (build.weights.get(f"{prefix}.{name}.weight", (config.head_dim,)).float() for name in ("q_norm", "k_norm"))
+    return HeadNorms(q + config.norm_offset, k + config.norm_offset, config.rms_norm_eps)
 
 
 class Attention:
-    """Grouped-query attention (Ainslie et al., arXiv:2305.13245): one fused product, rotation, KV write, attention."""
+    """Grouped-query attention (Ainslie et al., arXiv:2305.13245) between one fused product and another."""
 
-    def __init__(
-        self, config: ModelConfig, weights: WeightSource, prefix: str, head_norm: HeadNorm | None = None
-    ) -> None:
-        self._config = config
-        self._dtype = weights.dtype
-        self._head_norm = head_norm
+    def __init__(self, build: Build, prefix: str, norms: HeadNorms | None = None) -> None:
+        config = build.config
+        self._head_dim = config.head_dim
+        self._norms = norms
         hidden = config.hidden_size
         qkv = {"q_proj": config.q_size, "k_proj": config.kv_size, "v_proj": config.kv_size}
-        self._qkv = fused_linear(weights, prefix, qkv, hidden, bias=config.attention_bias)
-        self._out = fused_linear(weights, prefix, {"o_proj": hidden}, config.q_size, bias=config.output_bias)
+        self._qkv = fused_linear(build, prefix, qkv, hidden, bias=config.attention_bias)
+        self._out = fused_linear(build, prefix, {"o_proj": hidden}, config.q_size, bias=config.output_bias)
         self.nbytes = self._qkv.nbytes + self._out.nbytes
 
-    def __call__(self, x: Tensor, kv: LayerKv, inputs: LayerInputs) -> Tensor:
-        """fp32 ``[T, hidden]`` of normed ``x [T, hidden]``."""
-        config = self._config
-        heads = self._qkv(x.to(self._dtype)).view(x.shape[0], -1, config.head_dim)
-        qk = heads[:, : config.num_heads + config.num_kv_heads]
-        if self._head_norm is not None:
-            qk = self._head_norm(qk)
-        rotated = rotate(qk, *inputs.rotation)
-        far = None
-        if inputs.sink_rotation is not None:
-            far = rotate(qk[:, : config.num_heads], *inputs.sink_rotation).to(self._dtype)
-        heads[:, : config.num_heads + config.num_kv_heads] = rotated
-        kv.write(inputs.slots, heads[:, config.num_heads :])
-        q = heads[:, : config.num_heads]
-        if far is None:
-            mixed = paged_attention(q, kv, inputs.attention, config.attention_scale)
-        else:
-            mixed = sink_attention(SinkQueries(q, far), kv, inputs.attention, config.attention_scale)
-        return self._out(mixed).float()
+    def __call__(self, x: Tensor, attend: Attend) -> Tensor:
+        """``[T, hidden]`` of normed ``x [T, hidden]``."""
+        heads = self._qkv(x).view(x.shape[0], -1, self._head_dim)
+        return self._out(attend(heads, self._norms))
 
 
 class GatedMlp:
     """``down(activation(gate(x)) * up(x))`` (Shazeer, arXiv:2002.05202) with ``width`` rows between."""
 
-    def __init__(self, config: ModelConfig, weights: WeightSource, prefix: str, width: int) -> None:
-        self._dtype = weights.dtype
-        self._activation = ACTIVATIONS[config.activation]
+    def __init__(self, build: Build, prefix: str, width: int) -> None:
+        config = build.config
+        self._backend = build.backend
+        self._activation = config.activation
         parts = {"gate_proj": width, "up_proj": width}
-        self._gate_up = fused_linear(weights, prefix, parts, config.hidden_size, bias=config.mlp_bias)
-        self._down = fused_linear(weights, prefix, {"down_proj": config.hidden_size}, width, bias=config.mlp_bias)
+        self._gate_up = fused_linear(build, prefix, parts, config.hidden_size, bias=config.mlp_bias)
+        self._down = fused_linear(build, prefix, {"down_proj": config.hidden_size}, width, bias=config.mlp_bias)
         self.nbytes = self._gate_up.nbytes + self._down.nbytes
 
     def __call__(self, x: Tensor) -> Tensor:
-        gate, up = self._gate_up(x.to(self._dtype)).chunk(2, dim=-1)
-        return self._down(self._activation(gate).mul_(up)).float()
+        return self._down(self._backend.gated_activation(self._gate_up(x), self._activation))
 
 
 class PreNormLayer:
@@ -150,13 +120,13 @@ class PreNormLayer:
         self._mlp = mlp
         self.nbytes = attention.nbytes + mlp.nbytes
 
-    def forward(self, x: Tensor, kv: LayerKv, inputs: LayerInputs) -> None:
-        x += self._attention(self._attention_norm(x), kv, inputs)
-        x += self._mlp(self._mlp_norm(x))
+    def forward(self, stream: Tensor, delta: Tensor | None, attend: Attend) -> Tensor:
+        delta = self._attention(self._attention_norm(stream, delta), attend)
+        return self._mlp(self._mlp_norm(stream, delta))
 
 
-def fused_linear(weights: WeightSource, prefix: str, parts: dict[str, int], in_size: int, *, bias: bool) -> Linear:
+def fused_linear(build: Build, prefix: str, parts: dict[str, int], in_size: int, *, bias: bool) -> Product:
     """Stacks the named projections (name -> rows) of ``prefix`` into one product over the same input."""
-    weight = weights.stack({f"{prefix}.{name}.weight": (rows, in_size) for name, rows in parts.items()})
+    weight = build.weights.stack({f"{prefix}.{name}.weight": (rows, in_size) for name, rows in parts.items()})
     biases = {f"{prefix}.{name}.bias": (rows,) for name, rows in parts.items()} if bias else {}
-    return Linear(weight, weights.stack(biases) if biases else None, int8=weights.int8)
+    return build.backend.linear(weight, build.weights.stack(biases) if biases else None)

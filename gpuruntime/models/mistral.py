@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from gpuruntime.loading.weights import WeightSource
-from gpuruntime.models.config import ModelConfig
-from gpuruntime.models.layers import PreNormLayer
+from gpuruntime.models.layers import Build, PreNormLayer
 from gpuruntime.models.llama import llama_layer
 
 
-def mistral_layer(config: ModelConfig, weights: WeightSource, index: int) -> PreNormLayer:
+def mistral_layer(build: Build, index: int) -> PreNormLayer:
     """The window of layer ``index`` is ``config.sliding_windows[index]``; the attention plan applies it."""
-    return llama_layer(config, weights, index)
+    return llama_layer(build, index)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from gpuruntime.loading.weights import WeightSource
-from gpuruntime.models.config import ModelConfig
-from gpuruntime.models.layers import PreNormLayer
+from gpuruntime.models.layers import Build, PreNormLayer
 from gpuruntime.models.llama import llama_layer
 
 
-def qwen2_layer(config: ModelConfig, weights: WeightSource, index: int) -> PreNormLayer:
+def qwen2_layer(build: Build, index: int) -> PreNormLayer:
     """The biases come with ``config.attention_bias``, which this family's files need not name."""
-    return llama_layer(config, weights, index)
+    return llama_layer(build, index)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from gpuruntime.loading.weights import WeightSource
-from gpuruntime.models.config import ModelConfig
-from gpuruntime.models.layers import Attention, GatedMlp, HeadNorm, PreNormLayer, RmsNorm
+from gpuruntime.models.layers import Attention, Build, GatedMlp, PreNormLayer, RmsNorm, head_norms
 
 
-def qwen3_layer(config: ModelConfig, weights: WeightSource, index: int) -> PreNormLayer:
+def qwen3_layer(build: Build, index: int) -> PreNormLayer:
     at = f"model.layers.{index}"
     return PreNormLayer(
-        RmsNorm(config, weights, f"{at}.input_layernorm"),
-        Attention(config, weights, f"{at}.self_attn", HeadNorm(config, weights, f"{at}.self_attn")),
-        RmsNorm(config, weights, f"{at}.post_attention_layernorm"),
-        GatedMlp(config, weights, f"{at}.mlp", config.intermediate_size),
+        RmsNorm(build, f"{at}.input_layernorm"),
+        Attention(build, f"{at}.self_attn", head_norms(build, f"{at}.self_attn")),
+        RmsNorm(build, f"{at}.post_attention_layernorm"),
+        GatedMlp(build, f"{at}.mlp", build.config.intermediate_size),
     )

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, softmax, zeros_like
 from torch.nn.functional import linear
 
-from gpuruntime.loading.weights import WeightSource
-from gpuruntime.models.config import ExpertConfig, ModelConfig
-from gpuruntime.models.layers import Attention, GatedMlp, HeadNorm, Mlp, PreNormLayer, RmsNorm
+from gpuruntime.models.config import ExpertConfig
+from gpuruntime.models.layers import Attention, Build, GatedMlp, Mlp, PreNormLayer, RmsNorm, head_norms
 
 
 class SparseMlp:
     """The weighted sum of each token's ``per_token`` likeliest experts.
 
-    The router runs in fp32: rounded scores would send a token to another expert.
+    The router takes its norm's fp32: rounded scores would send a token to another expert.
     """
 
-    def __init__(self, config: ModelConfig, experts: ExpertConfig, weights: WeightSource, prefix: str) -> None:
+    def __init__(self, build: Build, experts: ExpertConfig, prefix: str) -> None:
         self._per_token = experts.per_token
         self._normalized = experts.normalized
-        self._router = weights.get(f"{prefix}.gate.weight", (experts.count, config.hidden_size)).float()
+        self._dtype = build.backend.dtype
+        shape = (experts.count, build.config.hidden_size)
+        self._router = build.weights.get(f"{prefix}.gate.weight", shape).float()
         self._experts = [
-            GatedMlp(config, weights, f"{prefix}.experts.{index}", experts.intermediate_size)
-            for index in range(experts.count)
+            GatedMlp(build, f"{prefix}.experts.{index}", experts.intermediate_size) for index in range(experts.count)
         ]
         self.nbytes = self._router.nbytes + sum(expert.nbytes for expert in self._experts)
 
@@ -34,22 +35,22 @@ class SparseMlp:
         # In order of expert, so that a token's sum does not depend on who else is in the batch.
         for index in sorted(set(chosen.flatten().tolist())):
             tokens, places = (chosen == index).nonzero(as_tuple=True)
-            mixed = self._experts[index](x[tokens])
+            mixed = self._experts[index](x[tokens].to(self._dtype))
             out.index_add_(0, tokens, mixed * shares[tokens, places].unsqueeze(-1))
         return out
 
 
-def qwen3_moe_layer(config: ModelConfig, weights: WeightSource, index: int) -> PreNormLayer:
-    at = f"model.layers.{index}"
+def qwen3_moe_layer(build: Build, index: int) -> PreNormLayer:
+    at, experts = f"model.layers.{index}", build.config.experts
+    sparse = experts if experts is not None and experts.layers[index] else None
+    mlp: Mlp
+    if sparse is not None:
+        mlp = SparseMlp(build, sparse, f"{at}.mlp")
+    else:
+        mlp = GatedMlp(build, f"{at}.mlp", build.config.intermediate_size)
     return PreNormLayer(
-        RmsNorm(config, weights, f"{at}.input_layernorm"),
-        Attention(config, weights, f"{at}.self_attn", HeadNorm(config, weights, f"{at}.self_attn")),
-        RmsNorm(config, weights, f"{at}.post_attention_layernorm"),
-        _mlp(config, weights, index, f"{at}.mlp"),
+        RmsNorm(build, f"{at}.input_layernorm"),
+        Attention(build, f"{at}.self_attn", head_norms(build, f"{at}.self_attn")),
+        RmsNorm(build, f"{at}.post_attention_layernorm", dtype=torch.float32 if sparse else None),
+        mlp,
     )
-
-
-def _mlp(config: ModelConfig, weights: WeightSource, index: int, prefix: str) -> Mlp:
-    if config.experts is not None and config.experts.layers[index]:
-        return SparseMlp(config, config.experts, weights, prefix)
-    return GatedMlp(config, weights, prefix, config.intermediate_size)

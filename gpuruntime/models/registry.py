@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpuruntime.loading.weights import WeightSource
-from gpuruntime.models.config import ModelConfig
 from gpuruntime.models.decoder import Decoder
 from gpuruntime.models.gemma3 import Gemma3Layer
-from gpuruntime.models.layers import Layer
+from gpuruntime.models.layers import Build, Layer
 from gpuruntime.models.llama import llama_layer
 from gpuruntime.models.mistral import mistral_layer
 from gpuruntime.models.qwen2 import qwen2_layer
 from gpuruntime.models.qwen3 import qwen3_layer
 from gpuruntime.models.qwen3_moe import qwen3_moe_layer
 
-ARCHITECTURES: dict[str, Callable[[ModelConfig, WeightSource, int], Layer]] = {
+ARCHITECTURES: dict[str, Callable[[Build, int], Layer]] = {
     "LlamaForCausalLM": llama_layer,
     "MistralForCausalLM": mistral_layer,
     "Qwen2ForCausalLM": qwen2_layer,
@@ -25,7 +23,7 @@ ARCHITECTURES: dict[str, Callable[[ModelConfig, WeightSource, int], Layer]] = {
 }
 
 
-def build_model(config: ModelConfig, weights: WeightSource, max_len: int) -> Decoder:
-    """Loads the weights of a supported architecture for contexts of up to ``max_len`` tokens."""
-    layer = ARCHITECTURES[config.architecture]
-    return Decoder(config, weights, max_len, [layer(config, weights, index) for index in range(config.num_layers)])
+def build_model(build: Build) -> Decoder:
+    """Loads the weights of a supported architecture."""
+    layer = ARCHITECTURES[build.config.architecture]
+    return Decoder(build, [layer(build, index) for index in range(build.config.num_layers)])

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 from torch.nn.functional import gelu, silu
 
+from gpuruntime.kernels.backend import Activation
 from gpuruntime.kernels.gpu.configuration import Configuration
 
-Activation = Literal["silu", "gelu_tanh"]
 _BLOCK = 1024
 
 

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gpuruntime.kernels.backend import HeadNorms
 from gpuruntime.kernels.gpu.configuration import Configuration
 
 _HEADS = 8
@@ -30,15 +31,6 @@ class KvPool:
 
     values: Tensor
     scales: Tensor | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class HeadNorms:
-    """RMSNorm of each head of q and of k before rotation: weights ``[head_dim]``, offsets already added."""
-
-    q: Tensor
-    k: Tensor
-    eps: float
 
 
 @triton.jit

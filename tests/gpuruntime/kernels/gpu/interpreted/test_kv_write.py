@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from gpuruntime.kernels.gpu.kv_write import LIMITS, HeadNorms, KvPool, kv_write, kv_write_reference
+from gpuruntime.kernels.backend import HeadNorms
+from gpuruntime.kernels.gpu.kv_write import LIMITS, KvPool, kv_write, kv_write_reference
 
 BLOCKS, EPS = 5, 1e-6
 
