@@ -18,6 +18,8 @@ from gpuruntime.models.batch import ForwardBatch
 from gpuruntime.models.config import ModelConfig
 from gpuruntime.models.layers import Build
 from gpuruntime.models.registry import ARCHITECTURES, build_model
+from gpuruntime.parallel.group import Alone, Group
+from gpuruntime.parallel.shard import rank_config
 
 # Of activations, and of K and V where ``kv_dtype`` is "auto"; int8 weights are multiplied with bf16.
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "int8": torch.bfloat16}
@@ -27,29 +29,36 @@ _SCALE_BYTES = 4
 class TorchExecutor:
     """Implements ``engine.executor.Executor``. ``max_len``: the longest context in tokens.
 
+    In a ``group`` it is one rank of the model, with its part of the weights and of ``kv_bytes``; every rank has to be
+    called with the same batches.
+
     Raises ``ValueError`` naming every setting that it or the model cannot run with.
     """
 
     name = "PyTorch"
     runs_ahead = draws = False
 
-    def __init__(self, config: EngineConfig, model_config: ModelConfig, max_len: int) -> None:
+    def __init__(
+        self, config: EngineConfig, model_config: ModelConfig, max_len: int, group: Group | None = None
+    ) -> None:
         if reasons := unsupported(config, model_config):
             raise ValueError("; ".join(reasons))
+        group = group or Alone()
+        own = rank_config(model_config, group.shard.size)
         self._dtype = DTYPES[config.dtype]
         self._threads = config.resolved_threads
         backend = TorchBackend(self._dtype, int8=config.dtype == "int8")
-        self._model = build_model(Build(model_config, WeightSource(config.model_path, self._dtype), backend))
+        self._model = build_model(Build(model_config, WeightSource(config.model_path, self._dtype), backend, group))
         self.weights_bytes = self._model.nbytes
         self._views = layer_views(config, model_config)
-        block_bytes = BLOCK_TOKENS * kv_bytes_per_token(config, model_config)
+        block_bytes = BLOCK_TOKENS * kv_bytes_per_token(config, own) * group.shard.size
         self.num_blocks = config.kv_bytes // block_bytes
         if self.num_blocks == 0:
             raise ValueError(f"kv_bytes {config.kv_bytes}: one block of {BLOCK_TOKENS} tokens takes {block_bytes}")
         layout = Int8Kv if config.kv_dtype == "int8" else PlainKv
-        kv_heads, head_dim = model_config.num_kv_heads, model_config.head_dim
+        kv_heads, head_dim = own.num_kv_heads, own.head_dim
         self._kv = [layout(self.num_blocks, BLOCK_TOKENS, kv_heads, head_dim, self._dtype) for _ in self._views]
-        self._attention = TorchAttention(model_config, self._kv, max_len)
+        self._attention = TorchAttention(own, self._kv, max_len)
 
     def probe(self) -> TorchProbe:
         return TorchProbe(self._dtype, self._threads)

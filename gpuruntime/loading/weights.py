@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,12 +14,21 @@ from gpuruntime.models.config import read_json
 
 _CPU = torch.device("cpu")
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+_ALL = slice(None)
+
+
+class Part(NamedTuple):
+    """``rows`` of a tensor that is ``shape`` as a whole."""
+
+    shape: tuple[int, ...]
+    rows: slice = _ALL
 
 
 class WeightSource:
     """Named tensors of one model, read on demand and converted to ``dtype`` on ``device``.
 
-    What it returns is a copy: a tensor that shares the map would keep the whole file in memory.
+    What it returns is a copy: a tensor that shares the map would keep the whole file in memory. Of a tensor that is
+    dealt out to several ranks, only the part that is asked for is read.
 
     Raises ``ValueError`` naming the file or tensor for what is missing, truncated, or of another shape or type.
     """
@@ -42,21 +51,24 @@ class WeightSource:
     def has(self, name: str) -> bool:
         return name in self._where
 
-    def get(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """The tensor ``name`` in the source's dtype; its shape must be ``shape``."""
-        return self._mapped(name, shape).to(self._device, self._dtype, copy=True)
+    def get(self, name: str, shape: tuple[int, ...], rows: slice = _ALL, columns: slice = _ALL) -> Tensor:
+        """``rows`` and ``columns`` of the tensor ``name`` in the source's dtype; ``shape`` is the whole tensor's."""
+        part = (rows, columns)[: len(shape)]
+        return self._mapped(name, shape, part).to(self._device, self._dtype, copy=True).contiguous()
 
-    def stack(self, shapes: Mapping[str, tuple[int, ...]]) -> Tensor:
-        """The named tensors, each of its shape, below one another."""
-        return torch.cat([self._mapped(name, shape).to(self._device, self._dtype) for name, shape in shapes.items()])
+    def stack(self, parts: Mapping[str, Part]) -> Tensor:
+        """The named tensors' rows below one another."""
+        found = [self._mapped(name, part.shape, (part.rows,)) for name, part in parts.items()]
+        return torch.cat([tensor.to(self._device, self._dtype) for tensor in found])
 
-    def _mapped(self, name: str, shape: tuple[int, ...]) -> Tensor:
+    def _mapped(self, name: str, shape: tuple[int, ...], part: tuple[slice, ...]) -> Tensor:
         if name not in self._where:
             raise ValueError(f"{self._dir}: tensor {name} is missing")
-        tensor: Tensor = self._files[self._where[name]].get_tensor(name)
-        if tuple(tensor.shape) != shape:
-            found = list(tensor.shape)
+        stored = self._files[self._where[name]].get_slice(name)
+        found = list(stored.get_shape())
+        if found != list(shape):
             raise ValueError(f"{self._dir}: tensor {name} has shape {found}, config.json implies {list(shape)}")
+        tensor: Tensor = stored[part]
         if tensor.dtype not in _FLOATS:
             raise ValueError(f"{self._dir}: tensor {name} has type {tensor.dtype}; supported: fp32, fp16, bf16")
         return tensor

@@ -13,7 +13,7 @@ from gpuruntime.models.layers import Build, Layer, RmsNorm
 
 
 class Decoder:
-    """A decoder-only model. ``nbytes``: what its weights hold in memory."""
+    """A decoder-only model, or one rank of it. ``nbytes``: what its weights hold in memory."""
 
     def __init__(self, build: Build, layers: Sequence[Layer]) -> None:
         config, weights, backend = build.config, build.weights, build.backend
@@ -23,7 +23,10 @@ class Decoder:
         self._scale = float(torch.tensor(config.embedding_scale, dtype=weights.dtype))
         self._norm = RmsNorm(build, "model.norm", dtype=torch.float32)
         tied = config.tied_head or not weights.has("lm_head.weight")
-        self._head = backend.head(self._embedding if tied else weights.get("lm_head.weight", shape), tied=tied)
+        rows = build.group.shard.part(config.vocab_size)
+        head = self._embedding[rows] if tied else weights.get("lm_head.weight", shape, rows)
+        self._head = backend.head(head, tied=tied)
+        self._concatenate, self._vocab_size = build.group.concatenate, config.vocab_size
         self._layers = layers
         self.nbytes = self._embedding.nbytes + self._head.nbytes + sum(layer.nbytes for layer in layers)
 
@@ -35,4 +38,4 @@ class Decoder:
             delta = layer.forward(stream, delta, attend)
         rows = batch.sample_rows
         last = None if delta is None else delta.index_select(0, rows)
-        return self._head(self._norm(stream.index_select(0, rows), last))
+        return self._concatenate(self._head(self._norm(stream.index_select(0, rows), last)), self._vocab_size)

@@ -5,28 +5,34 @@ The residual stream, the norms and the rotation stay in fp32 also for bf16 weigh
 
 A block does not add its output to the stream itself: it returns it, and the next norm adds it (``delta``), so that the
 stream is read and written once for both.
+
+Of a model that several ranks run, each holds its heads and its rows of the MLPs, and their outputs are summed over the
+ranks (``parallel.shard``). What ``config`` says is the whole model's.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from gpuruntime.kernels.backend import Attend, Backend, HeadNorms, Product
-from gpuruntime.loading.weights import WeightSource
+from gpuruntime.loading.weights import Part, WeightSource
 from gpuruntime.models.config import ModelConfig
+from gpuruntime.parallel.group import Alone, Group
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What a model is built from: its shape, its weights, and what multiplies them."""
+    """What a model is built from: its shape, its weights, what multiplies them, and the ranks that share them."""
 
     config: ModelConfig
     weights: WeightSource
     backend: Backend
+    group: Group = field(default_factory=Alone)
 
 
 class Layer(Protocol):
@@ -82,32 +88,38 @@ class Attention:
         config = build.config
         self._head_dim = config.head_dim
         self._norms = norms
+        self._sum = build.group.sum
         hidden = config.hidden_size
-        qkv = {"q_proj": config.q_size, "k_proj": config.kv_size, "v_proj": config.kv_size}
-        self._qkv = fused_linear(build, prefix, qkv, hidden, bias=config.attention_bias)
-        self._out = fused_linear(build, prefix, {"o_proj": hidden}, config.q_size, bias=config.output_bias)
+        kv = Rows(config.kv_size, build.group.shard.kv_copies(config.num_kv_heads))
+        qkv = {"q_proj": Rows(config.q_size), "k_proj": kv, "v_proj": kv}
+        self._qkv = rows_linear(build, prefix, qkv, hidden, bias=config.attention_bias)
+        self._out = columns_linear(build, f"{prefix}.o_proj", hidden, config.q_size, bias=config.output_bias)
         self.nbytes = self._qkv.nbytes + self._out.nbytes
 
     def __call__(self, x: Tensor, attend: Attend) -> Tensor:
         """``[T, hidden]`` of normed ``x [T, hidden]``."""
         heads = self._qkv(x).view(x.shape[0], -1, self._head_dim)
-        return self._out(attend(heads, self._norms))
+        return self._sum(self._out(attend(heads, self._norms)))
 
 
 class GatedMlp:
-    """``down(activation(gate(x)) * up(x))`` (Shazeer, arXiv:2002.05202) with ``width`` rows between."""
+    """``down(activation(gate(x)) * up(x))`` (Shazeer, arXiv:2002.05202) with ``width`` rows between.
 
-    def __init__(self, build: Build, prefix: str, width: int) -> None:
+    Without ``summed`` it returns this rank's share, which the caller adds to the others'.
+    """
+
+    def __init__(self, build: Build, prefix: str, width: int, *, summed: bool = True) -> None:
         config = build.config
         self._backend = build.backend
         self._activation = config.activation
-        parts = {"gate_proj": width, "up_proj": width}
-        self._gate_up = fused_linear(build, prefix, parts, config.hidden_size, bias=config.mlp_bias)
-        self._down = fused_linear(build, prefix, {"down_proj": config.hidden_size}, width, bias=config.mlp_bias)
+        self._sum = build.group.sum if summed else Alone.sum
+        parts = {"gate_proj": Rows(width), "up_proj": Rows(width)}
+        self._gate_up = rows_linear(build, prefix, parts, config.hidden_size, bias=config.mlp_bias)
+        self._down = columns_linear(build, f"{prefix}.down_proj", config.hidden_size, width, bias=config.mlp_bias)
         self.nbytes = self._gate_up.nbytes + self._down.nbytes
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self._down(self._backend.gated_activation(self._gate_up(x), self._activation))
+        return self._sum(self._down(self._backend.gated_activation(self._gate_up(x), self._activation)))
 
 
 class PreNormLayer:
@@ -125,8 +137,26 @@ class PreNormLayer:
         return self._mlp(self._mlp_norm(stream, delta))
 
 
-def fused_linear(build: Build, prefix: str, parts: dict[str, int], in_size: int, *, bias: bool) -> Product:
-    """Stacks the named projections (name -> rows) of ``prefix`` into one product over the same input."""
-    weight = build.weights.stack({f"{prefix}.{name}.weight": (rows, in_size) for name, rows in parts.items()})
-    biases = {f"{prefix}.{name}.bias": (rows,) for name, rows in parts.items()} if bias else {}
-    return build.backend.linear(weight, build.weights.stack(biases) if biases else None)
+class Rows(NamedTuple):
+    """How many rows a projection has as a whole, and how many neighbouring ranks hold the same of them."""
+
+    total: int
+    copies: int = 1
+
+
+def rows_linear(build: Build, prefix: str, parts: Mapping[str, Rows], in_size: int, *, bias: bool) -> Product:
+    """Stacks this rank's rows of the named projections of ``prefix`` into one product over the same input."""
+    weights, shard = build.weights, build.group.shard
+    own = {name: shard.part(rows.total, copies=rows.copies) for name, rows in parts.items()}
+    matrices = {f"{prefix}.{name}.weight": Part((rows.total, in_size), own[name]) for name, rows in parts.items()}
+    biases = {f"{prefix}.{name}.bias": Part((rows.total,), own[name]) for name, rows in parts.items()} if bias else {}
+    return build.backend.linear(weights.stack(matrices), weights.stack(biases) if biases else None)
+
+
+def columns_linear(build: Build, name: str, out_size: int, in_size: int, *, bias: bool) -> Product:
+    """A product with this rank's columns of ``name``: a share of the sum over the ranks."""
+    shard = build.group.shard
+    weight = build.weights.get(f"{name}.weight", (out_size, in_size), columns=shard.part(in_size))
+    # In the sum the bias may count once only.
+    added = bias and shard.rank == 0
+    return build.backend.linear(weight, build.weights.get(f"{name}.bias", (out_size,)) if added else None)

@@ -22,8 +22,10 @@ class SparseMlp:
         self._dtype = build.backend.dtype
         shape = (experts.count, build.config.hidden_size)
         self._router = build.weights.get(f"{prefix}.gate.weight", shape).float()
+        self._sum = build.group.sum
         self._experts = [
-            GatedMlp(build, f"{prefix}.experts.{index}", experts.intermediate_size) for index in range(experts.count)
+            GatedMlp(build, f"{prefix}.experts.{index}", experts.intermediate_size, summed=False)
+            for index in range(experts.count)
         ]
         self.nbytes = self._router.nbytes + sum(expert.nbytes for expert in self._experts)
 
@@ -37,7 +39,7 @@ class SparseMlp:
             tokens, places = (chosen == index).nonzero(as_tuple=True)
             mixed = self._experts[index](x[tokens].to(self._dtype))
             out.index_add_(0, tokens, mixed * shares[tokens, places].unsqueeze(-1))
-        return out
+        return self._sum(out)
 
 
 def qwen3_moe_layer(build: Build, index: int) -> PreNormLayer:
