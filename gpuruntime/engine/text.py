@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
+from gpuruntime.pending import longest_pending
+
 
 class StopFilter:
     """Lets text through up to the first stop string, wherever token borders fall.
@@ -30,7 +32,7 @@ class StopFilter:
             self.stopped = True
             self._held = ""
             return text[: min(found)[1]]
-        keep = max(_longest_pending(text, stop) for stop in self._stops)
+        keep = max(longest_pending(text, stop) for stop in self._stops)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
 
@@ -58,11 +60,3 @@ class TextStream:
     def finish(self) -> str:
         """The last text. Bytes of a code point that never became whole are dropped."""
         return self._filter.finish()
-
-
-def _longest_pending(text: str, stop: str) -> int:
-    """Length of the longest suffix of ``text`` that is a proper beginning of ``stop``."""
-    for length in range(min(len(stop) - 1, len(text)), 0, -1):
-        if text.endswith(stop[:length]):
-            return length
-    return 0
