@@ -19,6 +19,8 @@ from gpuruntime.roofline import DeviceRates
 _ROUNDS = 4
 _ROWS, _WIDTH = 256, 1024
 _READ_BYTES = 64 << 20
+_CUDA_WIDTH = 4096
+_CUDA_READ_BYTES = 256 << 20  # more than any L2 cache
 
 
 class Probe(Protocol):
@@ -82,6 +84,36 @@ class TorchProbe:
         began = time.perf_counter()
         self._data.sum()
         return _READ_BYTES / (time.perf_counter() - began)
+
+
+class CudaProbe:
+    """Of a GPU, or of the slice that this process sees of one: cuBLAS's products in ``dtype`` and a copy's reads."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        device = torch.cuda.get_device_properties()
+        memory = device.total_memory >> 30  # tells slices of one kind of GPU apart
+        self.name = f"cuda-{device.name.replace(' ', '-')}-{memory}-{str(dtype).removeprefix('torch.')}"
+        self._dtype = dtype
+
+    def flops_per_s(self) -> float:
+        x = torch.ones(_CUDA_WIDTH, _CUDA_WIDTH, dtype=self._dtype, device="cuda")
+        return 2 * _CUDA_WIDTH**3 / _device_seconds(lambda: x @ x)
+
+    def bytes_per_s(self) -> float:
+        data = torch.ones(_CUDA_READ_BYTES // 4, device="cuda")
+        return _CUDA_READ_BYTES / _device_seconds(data.sum)
+
+
+def _device_seconds(work: Callable[[], object]) -> float:
+    """Of one of four runs after a first one."""
+    began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    work()
+    began.record()
+    for _ in range(4):
+        work()
+    ended.record()
+    ended.synchronize()
+    return float(began.elapsed_time(ended)) / 4e3
 
 
 def _load(path: Path) -> DeviceRates | None:

@@ -1,0 +1,120 @@
+"""The whole engine on the Triton kernels against the same engine in PyTorch: the tokens of two-layer random models.
+
+Chunks beside decodes, a prefix hit and preemptions; decodes alone go through the graphs' arena, padded as on a GPU.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuruntime.engine.config import EngineConfig
+from gpuruntime.engine.executor import Executor, StepBatch
+from gpuruntime.engine.torch_executor import TorchExecutor
+from gpuruntime.engine.triton_executor import TritonExecutor
+from gpuruntime.models.config import load_model_config
+from helpers.engine import Engine, greedy, make_engine
+from helpers.families import save_random_model
+
+PROMPT = [1, *[(7 * i * i + 3 * i + 5) % 200 + 3 for i in range(27)]]
+# The second shares one block with the first, the third nothing; the fourth is one token.
+PROMPTS = [PROMPT, [*PROMPT[:16], 90, 91], list(range(150, 136, -1)), [77]]
+WINDOW = {"num_hidden_layers": 2, "sliding_window_pattern": 2, "sliding_window": 20, "query_pre_attn_scalar": 24}
+EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+SINKS = {"attention_sinks": 4, "attention_window": 16}
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("llama", {}),
+    "llama_biases_tied": ("llama", {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}),
+    "mistral_window": ("mistral", {"sliding_window": 20}),
+    "qwen2": ("qwen2", {}),
+    "qwen3": ("qwen3", {}),
+    "qwen3_moe": ("qwen3_moe", {**EXPERTS, "norm_topk_prob": True}),
+    "gemma3": ("gemma3", WINDOW),
+}
+FAST = [("llama", {}), ("qwen3", SINKS), ("gemma3", {"kv_dtype": "int8"})]
+ALL = [
+    (family, settings)
+    for family in FAMILIES
+    for settings in ({}, {"kv_dtype": "int8"}, SINKS)
+    if (family, settings) not in FAST and (settings != SINKS or "sliding_window" not in FAMILIES[family][1])
+]
+
+
+def executors(path: Path, **settings: Any) -> tuple[TorchExecutor, TritonExecutor]:
+    config = EngineConfig(path, **{"dtype": "fp32", "kv_bytes": 1 << 20, "max_num_seqs": 6, **settings})
+    config.validate()
+    model = load_model_config(path)
+    return TorchExecutor(config, model, 128), TritonExecutor(config, model, 128)
+
+
+def played(path: Path, executor: Executor, count: int) -> tuple[Engine, list[list[int]]]:
+    """Four requests over 5 blocks, which they fill at once and outgrow: the last ones are preempted."""
+    engine = make_engine(path, blocks=5, max_tokens=20, executor=executor)
+    keys = [engine.add(PROMPTS[0], greedy(count))]
+    engine.step()
+    engine.step()
+    keys += [engine.add(prompt, greedy(count)) for prompt in PROMPTS[1:]]
+    engine.drain()
+    assert engine.core.scheduler.preemptions > 0
+    assert engine.ends[keys[1]].timings.cached_tokens == 16
+    return engine, [engine.texts[key] for key in keys]
+
+
+def check_tokens(path: Path, family: str, settings: dict[str, Any], count: int) -> None:
+    name, changes = FAMILIES[family]
+    save_random_model(path, name, **changes)
+    torch_executor, triton_executor = executors(path, **settings)
+    _, expected = played(path, torch_executor, count)
+    _, found = played(path, triton_executor, count)
+    assert found == expected
+
+
+def name_of(value: object) -> str:
+    return "_".join(map(str, value.values())) or "plain" if isinstance(value, dict) else str(value)
+
+
+@pytest.mark.parametrize(("family", "settings"), FAST, ids=name_of)
+def test_the_engine_gives_the_tokens_of_pytorch(tmp_path: Path, family: str, settings: dict[str, Any]) -> None:
+    check_tokens(tmp_path, family, settings, 7)
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize(("family", "settings"), ALL, ids=name_of)
+def test_every_family_gives_the_tokens_of_pytorch(tmp_path: Path, family: str, settings: dict[str, Any]) -> None:
+    check_tokens(tmp_path, family, settings, 24)
+
+
+def decodes(tokens: list[int], positions: list[int]) -> StepBatch:
+    """One new token each, of requests with the blocks 0 and 1, 2 and 3, and so on."""
+    count = len(tokens)
+    return StepBatch(
+        token_ids=np.array(tokens, dtype=np.int32),
+        begins=np.arange(count + 1, dtype=np.int32),
+        positions=np.array(positions, dtype=np.int32),
+        tables=np.arange(2 * count, dtype=np.int32).reshape(count, 2),
+        logits_rows=np.arange(count, dtype=np.int32),
+    )
+
+
+def test_a_step_may_name_the_picks_of_the_one_before(tmp_path: Path) -> None:
+    save_random_model(tmp_path, "llama")
+    _, executor = executors(tmp_path)
+    first = executor.launch(decodes([5, 6, 7], [0, 0, 0])).tokens()
+    named = executor.launch(decodes([~2, 9, ~0], [1, 1, 1]))
+    _, again = executors(tmp_path)
+    again.launch(decodes([5, 6, 7], [0, 0, 0]))
+    known = again.launch(decodes([first[2], 9, first[0]], [1, 1, 1]))
+    assert named.tokens() == known.tokens()
+
+
+def test_logits_that_are_not_finite_stop_the_step_that_made_them(tmp_path: Path) -> None:
+    save_random_model(tmp_path, "llama")
+    _, executor = executors(tmp_path)
+    executor._model._norm._weight.fill_(float("inf"))
+    broken, behind = executor.launch(decodes([5], [0])), executor.launch(decodes([~0], [1]))
+    for picks in (broken, behind):
+        with pytest.raises(FloatingPointError, match="not finite"):
+            picks.tokens()
