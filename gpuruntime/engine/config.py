@@ -38,6 +38,7 @@ class EngineConfig:
     kv_dtype: "auto" keeps K and V in ``dtype``; "int8" with one fp32 scale for each token's head, half of bf16's bytes.
     attention_sinks, attention_window: a token sees only the first and the last tokens of its context, so many of each,
         itself included (``kernels.sink_attention``); set both or none. Bounds what a step reads, not what KV holds.
+    tensor_parallel: processes that share the model, each with its part of the weights and of kv_bytes and threads.
     """
 
     model_path: Path
@@ -60,6 +61,7 @@ class EngineConfig:
     speculation: Literal["off", "ngram", "draft"] = "off"
     draft_model_path: Path | None = None
     max_drafts: int = 5
+    tensor_parallel: int = 1
 
     def validate(self) -> None:
         """Raises one ``ValueError`` that lists every bad setting with its value and limit."""
@@ -86,6 +88,7 @@ class EngineConfig:
             (seed is None or 0 <= seed < 1 << 64, f"seed {seed}: must be between 0 and 2^64 - 1"),
             (queue is None or queue >= 0, f"max_queue {queue}: must not be negative"),
             (timeout_s is None or timeout_s > 0, f"request_timeout_s {timeout_s}: must be positive"),
+            (self.tensor_parallel >= 1, f"tensor_parallel {self.tensor_parallel}: must be at least 1"),
         )
         errors = [message for holds, message in checks if not holds]
         errors += _attention_errors(self.attention_sinks, self.attention_window) + self._speculation_errors()
@@ -98,6 +101,8 @@ class EngineConfig:
             errors.append(f"speculation {self.speculation!r}: must be off, ngram or draft")
         if not 1 <= self.max_drafts <= 16:
             errors.append(f"max_drafts {self.max_drafts}: must be between 1 and 16")
+        if self.speculation == "draft" and self.tensor_parallel > 1:
+            errors.append(f'tensor_parallel {self.tensor_parallel}: speculation "draft" runs on one rank only')
         if (self.draft_model_path is not None) != (self.speculation == "draft"):
             errors.append(
                 f'draft_model_path {self.draft_model_path}: speculation "draft" needs it, '
