@@ -41,19 +41,21 @@ class EngineSettings(msgspec.Struct, kw_only=True, frozen=True):
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 512
     kv_bytes: int = 256 << 20
-    dtype: Literal["bf16", "fp32", "int8"] = "bf16"
+    dtype: Literal["bf16", "fp32", "int8", "fp8"] = "bf16"
     threads: int | None = None
     max_queue: int = 256
     queue_timeout_s: float = 30.0
     default_max_tokens: int = 512
     extra_args: list[str] = []
-    kv_dtype: Literal["auto", "int8"] = "auto"
+    kv_dtype: Literal["auto", "int8", "fp8"] = "auto"
     attention_sinks: int | None = None
     attention_window: int | None = None
     request_timeout_s: float | None = None
     speculation: Literal["off", "ngram", "draft"] = "off"
     draft_model_path: str | None = None
     max_drafts: int = 5
+    backend: Literal["auto", "cpu", "torch", "triton"] = "auto"
+    tensor_parallel: int = 1
 
 
 class RuntimeConfig(msgspec.Struct, kw_only=True):

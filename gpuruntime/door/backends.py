@@ -71,6 +71,8 @@ def _native(config: RuntimeConfig) -> Backend:
             speculation=settings.speculation,
             draft_model_path=Path(settings.draft_model_path) if settings.draft_model_path else None,
             max_drafts=settings.max_drafts,
+            backend=settings.backend,
+            tensor_parallel=settings.tensor_parallel,
         )
     )
 

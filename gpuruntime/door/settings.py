@@ -68,19 +68,21 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--port", type=int, default=0, help="0: any free port")
     serve.add_argument("--engine", choices=["native", "vllm"], default="native")
     serve.add_argument("--token", help="the bearer token clients must send (default: a new one, printed)")
-    serve.add_argument("--dtype", choices=["bf16", "fp32", "int8"], default="bf16")
+    serve.add_argument("--backend", choices=["auto", "cpu", "torch", "triton"], default="auto")
+    serve.add_argument("--dtype", choices=["bf16", "fp32", "int8", "fp8"], default="bf16")
     serve.add_argument("--max-model-len", type=int)
     serve.add_argument("--max-num-seqs", type=int, default=64)
     serve.add_argument("--max-num-batched-tokens", type=int, default=512)
     serve.add_argument("--kv-bytes", type=int, default=256 << 20)
     serve.add_argument("--threads", type=int)
-    serve.add_argument("--kv-dtype", choices=["auto", "int8"], default="auto")
+    serve.add_argument("--kv-dtype", choices=["auto", "int8", "fp8"], default="auto")
     serve.add_argument("--attention-sinks", type=int, help="with --attention-window: first tokens that all see")
     serve.add_argument("--attention-window", type=int, help="last tokens that each one sees")
     serve.add_argument("--request-timeout", type=float, metavar="S", help="ends a request after so many seconds")
     serve.add_argument("--speculation", choices=["off", "ngram", "draft"], default="off")
     serve.add_argument("--draft-model", metavar="PATH", help="the small model of --speculation draft")
     serve.add_argument("--max-drafts", type=int, default=5)
+    serve.add_argument("--tensor-parallel", type=int, default=1, metavar="N", help="processes that share the model")
     return parser
 
 
@@ -110,5 +112,7 @@ def _from_arguments(args: argparse.Namespace) -> RuntimeConfig:
             speculation=args.speculation,
             draft_model_path=args.draft_model,
             max_drafts=args.max_drafts,
+            backend=args.backend,
+            tensor_parallel=args.tensor_parallel,
         ),
     )

@@ -7,6 +7,7 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoadedEngine:
-    """``probe`` measures the device in slices of some 20 ms and sets the ledger's rates when it is through."""
+    """``probe`` measures the device in slices of some 20 ms and sets the ledger's rates when it is through.
+
+    From then on it only raises, where the engine has lost a rank and would not notice while it is idle.
+    """
 
     core: EngineCore
     governor: ThreadGovernor
@@ -57,7 +61,7 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
     executors = [executor] if draft_executor is None else [executor, draft_executor]
     capacity = executor.num_blocks * BLOCK_TOKENS
     dtype = DTYPES[config.dtype]
-    weight_bytes = 1 if config.dtype == "int8" else dtype.itemsize
+    weight_bytes = 1 if config.dtype in ("int8", "fp8") else dtype.itemsize
     shape = model_shape(model_config, weight_bytes, kv_bytes_per_token(config, model_config))
     ledger = Ledger(shape, kv_capacity_tokens=capacity, max_seqs=config.max_num_seqs, device_share=config.device_share)
     core = EngineCore(
@@ -81,7 +85,7 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
             timeout_s=config.request_timeout_s,
         ),
         weights_bytes=sum(one.weights_bytes for one in executors),
-        probe=lambda: measure_rates(executor.probe(), config.cache_dir, ledger.set_rates),
+        probe=lambda: chain(measure_rates(executor.probe(), config.cache_dir, ledger.set_rates), _watch(executor)),
     )
 
 
@@ -89,6 +93,14 @@ def return_free_memory() -> None:
     """Gives back what converting the weights left in the allocator: some 25 to 75 MB for a model of 135M parameters."""
     with contextlib.suppress(OSError, AttributeError):  # of glibc alone
         ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def _watch(executor: Executor) -> Iterator[None]:
+    from gpuruntime.parallel.executor import ShardedExecutor
+
+    while isinstance(executor, ShardedExecutor):
+        executor.check()
+        yield
 
 
 def _set_threads(executors: Sequence[Executor], count: int) -> None:

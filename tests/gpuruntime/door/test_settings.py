@@ -27,6 +27,7 @@ async def test_options_reach_the_engine(tmp_path: Path) -> None:
         "--speculation": "draft",
         "--draft-model": str(tmp_path),
         "--max-drafts": "3",
+        "--tensor-parallel": "2",
     }
     arguments = [part for option in options.items() for part in option]
     settings = read_settings(["serve", "--model", str(tmp_path), *arguments])
@@ -35,7 +36,7 @@ async def test_options_reach_the_engine(tmp_path: Path) -> None:
     config = backend._config
     assert (config.dtype, config.kv_dtype, config.attention_sinks, config.attention_window) == ("int8", "int8", 4, 256)
     assert (config.request_timeout_s, config.speculation, config.max_drafts) == (90.0, "draft", 3)
-    assert config.draft_model_path == tmp_path
+    assert (config.draft_model_path, config.tensor_parallel) == (tmp_path, 2)
 
 
 def test_a_message_of_an_older_agent_leaves_the_engines_defaults() -> None:
@@ -55,7 +56,15 @@ def test_a_message_of_an_older_agent_leaves_the_engines_defaults() -> None:
 def test_the_wire_and_the_engine_agree_on_defaults() -> None:
     wire = EngineSettings()
     own = {field.name: field.default for field in fields(EngineConfig)}
-    shared = ("kv_dtype", "attention_sinks", "attention_window", "request_timeout_s", "speculation", "max_drafts")
+    shared = (
+        "kv_dtype",
+        "attention_sinks",
+        "attention_window",
+        "request_timeout_s",
+        "speculation",
+        "max_drafts",
+        "tensor_parallel",
+    )
     assert {name: getattr(wire, name) for name in shared} == {name: own[name] for name in shared}
 
 
