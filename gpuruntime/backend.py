@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from gpuruntime.protocol import Pace
+from gpuruntime.tools.formats import ToolFormat
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 
@@ -41,7 +42,8 @@ class SamplingParams:
     off). ``logit_bias`` is added before everything else. Before ``min_tokens`` neither the end of the text nor
     ``stop_token_ids`` can be picked. ``logprobs`` asks for that many alternatives beside each picked token, 0 for the
     picked one alone; ``prompt_logprobs`` the same of the prompt's tokens. ``timeout_s`` after it entered the engine
-    the request ends with the reason "abort" and what it has.
+    the request ends with the reason "abort" and what it has. ``special`` tokens are part of the text, by their names;
+    others are not.
     """
 
     max_tokens: int
@@ -61,6 +63,7 @@ class SamplingParams:
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     timeout_s: float | None = None
+    special: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +84,14 @@ class Prompt:
 
     ``token_ids`` is None for an external engine, which tokenizes ``messages`` or ``text`` itself. ``salt`` separates
     the prefix caches of tenants and is part of every block's hash. ``text`` is set where the prompt was a plain text.
+    ``thinking``: it ends inside the model's reasoning, where the answer goes on.
     """
 
     messages: tuple[dict[str, Any], ...]
     token_ids: tuple[int, ...] | None
     salt: bytes = b""
     text: str | None = None
+    thinking: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +159,7 @@ class BackendInfo:
 
     ``refuses``: request fields, by their names in a body, that this engine cannot honour; ``vocab_size`` None: it
     does not say, and token ids are checked for their sign only. ``weights_bytes`` is counted after loading;
+    ``tool_format``: how the model writes tool calls (None: ``tools`` are refused); ``thinks``: it marks its reasoning.
     ``predicted_weights_bytes``, and ``predicted_bytes`` of the whole process with all KV in use, were known before.
     """
 
@@ -169,6 +175,8 @@ class BackendInfo:
     refuses: frozenset[str] = frozenset()
     predicted_weights_bytes: int | None = None
     predicted_bytes: int | None = None
+    tool_format: ToolFormat | None = None
+    thinks: bool = False
 
 
 class Backend(Protocol):
@@ -182,8 +190,10 @@ class Backend(Protocol):
         """Abort what runs and free everything. Idempotent."""
         ...
 
-    async def prepare(self, messages: list[dict[str, Any]], salt: bytes) -> Prompt:
-        """Render and tokenize. Raises ``BadPrompt``."""
+    async def prepare(
+        self, messages: list[dict[str, Any]], salt: bytes, tools: Sequence[dict[str, Any]] = ()
+    ) -> Prompt:
+        """Render and tokenize. Raises ``BadPrompt``. ``tools``: OpenAI's, which the model may call."""
         ...
 
     async def prepare_text(self, text: str | tuple[int, ...], salt: bytes, *, special_tokens: bool = True) -> Prompt:

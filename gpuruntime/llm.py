@@ -105,7 +105,10 @@ class LLM:
         """Steps until every request has ended; whatever interrupts it leaves nothing behind in the engine."""
         core = engine.core
         running = {
-            request.key: (output, Answer(request.prompt_len, self._tokenizer.tokenizer, request.params.stop))
+            request.key: (
+                output,
+                Answer(request.prompt_len, self._tokenizer.tokenizer, request.params.stop, request.params.special),
+            )
             for request, output in zip(requests, outputs, strict=True)
         }
         try:

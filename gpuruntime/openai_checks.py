@@ -24,6 +24,7 @@ MAX_PROMPTS = 128
 MAX_LOGPROBS = 20
 MAX_BIASES = 1024
 MAX_STOP_IDS = 128
+MAX_TOOLS = 128
 
 _Body = TypeVar("_Body", ChatBody, CompletionBody, TokenizeBody, DetokenizeBody)
 _chat = msgspec.json.Decoder(ChatBody)
@@ -33,6 +34,7 @@ _detokenize = msgspec.json.Decoder(DetokenizeBody)
 _PATH = re.compile(r" - at `\$\.?(.*)`$")
 _MISSING = re.compile(r"missing required field `(\w+)`")
 _INTEGER = re.compile(r"-?\d{1,18}")
+_FUNCTION = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def decode_chat(body: bytes) -> ChatBody:
@@ -195,18 +197,30 @@ def _check_chat(chat: ChatBody) -> None:
         raise BadBody("Invalid 'messages': at least one message is needed.", "messages")
     if chat.top_logprobs is not None and not chat.logprobs:
         raise BadBody("Invalid 'top_logprobs': it needs 'logprobs' to be true.", "top_logprobs")
-    for name in ("tools", "functions"):
-        if getattr(chat, name):
-            raise _refuse(name, "this endpoint calls no tools")
-    for name in ("tool_choice", "function_call"):
-        if getattr(chat, name) not in (None, "none", "auto"):
-            raise _refuse(name, "this endpoint calls no tools")
+    if chat.functions:
+        raise _refuse("functions", "it was replaced by 'tools'")
+    if chat.function_call not in (None, "none", "auto"):
+        raise _refuse("function_call", "it was replaced by 'tool_choice'")
+    _check_tools(chat)
     if chat.response_format is not None and chat.response_format.get("type") != "text":
         raise _refuse("response_format", "only the type 'text' is offered")
     if any(kind != "text" for kind in chat.modalities or ()):
         raise _refuse("modalities", "only 'text' is offered")
     if chat.audio is not None:
         raise _refuse("audio", "only text is offered")
+
+
+def _check_tools(chat: ChatBody) -> None:
+    tools = chat.tools or []
+    if len(tools) > MAX_TOOLS:
+        raise BadBody(f"Invalid 'tools': {len(tools)} tools; at most {MAX_TOOLS} are allowed.", "tools")
+    for index, tool in enumerate(tools):
+        if not _FUNCTION.fullmatch(tool.function.name):
+            where = f"tools[{index}].function.name"
+            text = f"Invalid '{where}': {tool.function.name[:80]!r} is not 1 to 64 letters, digits, '_' and '-'."
+            raise BadBody(text, where)
+    if chat.tool_choice not in (None, "none", "auto"):
+        raise _refuse("tool_choice", "a call cannot be forced here; 'auto' and 'none' are offered")
 
 
 def _check_completion(body: CompletionBody) -> None:

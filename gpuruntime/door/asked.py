@@ -63,12 +63,16 @@ class Asked:
         for name, ids in with_ids:
             refusing(lambda name=name, ids=ids: check_ids(name, ids, info.vocab_size))  # type: ignore[misc]
 
-    def params(self, max_tokens: int, defaults: dict[str, float]) -> SamplingParams:
+    def special(self, info: BackendInfo) -> tuple[str, ...]:
+        """The special tokens that whoever reads the answer looks for."""
+        return ()
+
+    def params(self, max_tokens: int, defaults: dict[str, float], special: tuple[str, ...] = ()) -> SamplingParams:
         """The client's sampling over the model's own defaults; OpenAI's where neither says anything."""
         merged: dict[str, Any] = {**defaults, **self._sampling()}
         if "top_k" in merged:
             merged["top_k"] = int(merged["top_k"])
-        return SamplingParams(max_tokens=max_tokens, **merged)
+        return SamplingParams(max_tokens=max_tokens, special=special, **merged)
 
     def _wants(self, name: str) -> bool:
         if name == "logprobs":

@@ -7,6 +7,7 @@ from gpuruntime.door.asked import Asked
 from gpuruntime.door.chat_request import ChatRequest, parse_chat
 from gpuruntime.door.choice import Source
 from gpuruntime.door.frames import ChatFrames, Envelope
+from gpuruntime.door.tool_frames import ToolFrames
 
 
 class Chat:
@@ -18,8 +19,20 @@ class Chat:
         return parse_chat(body)
 
     async def sources(self, backend: Backend, info: BackendInfo, asked: Asked, salt: bytes) -> list[Source]:
-        messages = list(asked.messages) if isinstance(asked, ChatRequest) else []
-        return [Source(await backend.prepare(messages, salt))]
+        if not isinstance(asked, ChatRequest):
+            raise TypeError(f"a chat was parsed to {type(asked).__name__}")
+        return [Source(await backend.prepare(list(asked.messages), salt, asked.tools))]
 
     def writer(self, envelope: Envelope, backend: Backend, info: BackendInfo, asked: Asked) -> ChatFrames:
-        return ChatFrames(envelope, backend.token_bytes, logprobs=asked.logprobs is not None)
+        logprobs = asked.logprobs is not None
+        if not isinstance(asked, ChatRequest) or not (asked.tools or info.thinks):
+            return ChatFrames(envelope, backend.token_bytes, logprobs=logprobs)
+        return ToolFrames(
+            envelope,
+            backend.token_bytes,
+            logprobs=logprobs,
+            form=info.tool_format if asked.tools else None,
+            tools=[tool["function"]["name"] for tool in asked.tools],
+            thinks=info.thinks,
+            parallel=asked.parallel,
+        )

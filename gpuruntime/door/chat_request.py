@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
+from gpuruntime.backend import BackendInfo
 from gpuruntime.door.asked import Asked, refusing
 from gpuruntime.door.errors import bad_request
-from gpuruntime.openai_api import Message
+from gpuruntime.openai_api import ChatBody, Message, Tool, ToolCall
 from gpuruntime.openai_checks import decode_chat
+from gpuruntime.tools.formats import THINK
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest(Asked):
-    """``messages`` as chat templates want them."""
+    """``messages`` and ``tools`` as chat templates want them; no tools where none may be called."""
 
     messages: tuple[dict[str, Any], ...] = ()
+    tools: tuple[dict[str, Any], ...] = ()
+    parallel: bool = True
+
+    def special(self, info: BackendInfo) -> tuple[str, ...]:
+        marks = info.tool_format.marks if self.tools and info.tool_format is not None else ()
+        return (*marks, *(THINK if info.thinks else ()))
 
 
 def parse_chat(body: bytes) -> ChatRequest:
     """Raises ``ApiError`` (400) whose ``param`` names the field, as ``messages[0].role``."""
     chat = refusing(lambda: decode_chat(body))
-    return ChatRequest(chat, chat.most_tokens, chat.logprob_count, messages=tuple(plain_messages(chat.messages)))
+    return ChatRequest(
+        chat,
+        chat.most_tokens,
+        chat.logprob_count,
+        messages=tuple(plain_messages(chat.messages)),
+        tools=_tools(chat),
+        parallel=chat.parallel_tool_calls is not False,
+    )
 
 
 def plain_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -45,7 +63,33 @@ def _plain(index: int, message: Message) -> dict[str, Any]:
                 raise bad_request(f"Invalid '{at}': only parts of type 'text' are supported.", at, "unsupported_value")
         content = "\n".join(part.text or "" for part in message.content)
     role = "system" if message.role == "developer" else message.role
-    plain = {"role": role, "content": content}
+    plain: dict[str, Any] = {"role": role, "content": content}
     if message.name is not None:
         plain["name"] = message.name
+    if message.tool_calls:
+        plain["tool_calls"] = [_call(call) for call in message.tool_calls]
+    if message.tool_call_id is not None:
+        plain["tool_call_id"] = message.tool_call_id
     return plain
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    """Templates write arguments as JSON themselves, so they want the object; what is none stays as it came."""
+    arguments: Any = call.function.arguments
+    with contextlib.suppress(msgspec.DecodeError):
+        decoded = msgspec.json.decode(arguments)
+        arguments = decoded if isinstance(decoded, dict) else arguments
+    return {"id": call.id, "type": call.type, "function": {"name": call.function.name, "arguments": arguments}}
+
+
+def _tools(chat: ChatBody) -> tuple[dict[str, Any], ...]:
+    if chat.tool_choice == "none":
+        return ()
+    return tuple(_tool(tool) for tool in chat.tools or ())
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    """As it came, but for ``strict``, which is none of the model's business."""
+    function: dict[str, Any] = msgspec.to_builtins(tool.function)
+    function.pop("strict", None)
+    return {"type": tool.type, "function": function}

@@ -135,8 +135,11 @@ class ChatFrames:
             heads.append(self._envelope.head + b',"choices":[{"index":%d,"delta":{"content":' % len(heads))
         return heads[index]
 
-    def _frame(self, index: int, delta: bytes, more: bytes = b"", reason: bytes = b"null") -> bytes:
-        choice = b',"choices":[{"index":%d,"delta":%b,"logprobs":null,"finish_reason":%b}]' % (index, delta, reason)
+    def _frame(
+        self, index: int, delta: bytes, more: bytes = b"", *, reason: bytes = b"null", logprobs: bytes = b"null"
+    ) -> bytes:
+        parts = (index, delta, logprobs, reason)
+        choice = b',"choices":[{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":%b}]' % parts
         return self._envelope.head + choice + more + self._envelope.usage()
 
 

@@ -128,7 +128,7 @@ class GenerateEndpoint:
         made: list[Choice] = []
         for source in sources:
             most = room_for(asked.max_tokens, source.tokens, context, default, self._kind.prompt_field)
-            params = asked.params(max(1, most), replica.default_sampling)
+            params = asked.params(max(1, most), replica.default_sampling, asked.special(info))
             if params.min_tokens > most:
                 text = f"Invalid 'min_tokens': {params.min_tokens} is more than the {most} of max_tokens."
                 raise bad_request(text, "min_tokens")

@@ -18,9 +18,11 @@ class Answer:
     request. Tokens after the one that completed the string were never for the client and count nothing.
     """
 
-    def __init__(self, prompt_tokens: int, tokenizer: Tokenizer, stops: Sequence[str]) -> None:
+    def __init__(
+        self, prompt_tokens: int, tokenizer: Tokenizer, stops: Sequence[str], special: Sequence[str] = ()
+    ) -> None:
         self._prompt_tokens = prompt_tokens
-        self._text = TextStream(tokenizer, stops)
+        self._text = TextStream(tokenizer, stops, special)
         self._completion_tokens = 0
 
     @property

@@ -76,6 +76,9 @@ class NativeBackend:
             dtype=self._config.dtype,
             eos_token_ids=tokenizer.eos_token_ids,
             vocab_size=engine.limits.vocab_size,
+            refuses=frozenset() if tokenizer.tool_format is not None else frozenset({"tools"}),
+            tool_format=tokenizer.tool_format,
+            thinks=tokenizer.thinks,
             predicted_weights_bytes=needs.weights_bytes if needs else None,
             predicted_bytes=needs.total_bytes if needs else None,
         )
@@ -106,22 +109,31 @@ class NativeBackend:
         gc.unfreeze()
         self._fail_all(EngineFailed("the engine was stopped"))
 
-    async def prepare(self, messages: list[dict[str, Any]], salt: bytes) -> Prompt:
-        ids = await self.tokenize(messages)
-        self._running()[1].check_size(len(ids), 1)
-        return Prompt(tuple(messages), ids, salt)
+    async def prepare(
+        self, messages: list[dict[str, Any]], salt: bytes, tools: Sequence[dict[str, Any]] = ()
+    ) -> Prompt:
+        tokenizer, intake = self._running()
+        ids = await self.tokenize(messages, tools=tools)
+        intake.check_size(len(ids), 1)
+        return Prompt(tuple(messages), ids, salt, thinking=tokenizer.ends_thinking(ids))
 
     async def prepare_text(self, text: str | tuple[int, ...], salt: bytes, *, special_tokens: bool = True) -> Prompt:
         ids = await self.tokenize(text, special_tokens=special_tokens) if isinstance(text, str) else text
         self._running()[1].check_size(len(ids), 1)
         return Prompt((), ids, salt, text if isinstance(text, str) else None)
 
-    async def tokenize(self, source: str | list[dict[str, Any]], *, special_tokens: bool = True) -> tuple[int, ...]:
+    async def tokenize(
+        self,
+        source: str | list[dict[str, Any]],
+        *,
+        special_tokens: bool = True,
+        tools: Sequence[dict[str, Any]] = (),
+    ) -> tuple[int, ...]:
         """Renders and tokenizes on a worker thread, so that a long prompt does not hold up the streams."""
         tokenizer = self._running()[0]
         async with self._tokenizer_lock:
             if not isinstance(source, str):
-                return await asyncio.to_thread(tokenizer.encode_chat, source)
+                return await asyncio.to_thread(tokenizer.encode_chat, source, tools)
             encoding = await asyncio.to_thread(tokenizer.tokenizer.encode, source, add_special_tokens=special_tokens)
             return tuple(encoding.ids)
 
@@ -143,7 +155,7 @@ class NativeBackend:
         if self._failure is not None or thread is None:
             raise EngineFailed(f"the engine is not running: {self._failure or 'stopped'}")
         request = intake.request(token_ids, params, prompt.salt)
-        answer = Answer(len(token_ids), tokenizer.tokenizer, params.stop)
+        answer = Answer(len(token_ids), tokenizer.tokenizer, params.stop, params.special)
         deltas = Mailbox(lambda: self._close(request.key))
         self._streams[request.key] = _Stream(request.key, request_id, answer, deltas)
         thread.send(request)

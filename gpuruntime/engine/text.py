@@ -43,10 +43,14 @@ class StopFilter:
 
 
 class TextStream:
-    """Decodes one request's tokens into whole code points and applies its stop strings."""
+    """Decodes one request's tokens into whole code points and applies its stop strings.
 
-    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str]) -> None:
+    Of special tokens only those named in ``special`` become text.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str], special: Sequence[str] = ()) -> None:
         self._tokenizer = tokenizer
+        self._names = _special_names(tokenizer, special) if special else {}
         self._decoder = DecodeStream(skip_special_tokens=True)
         self._filter = StopFilter(stops)
 
@@ -55,8 +59,16 @@ class TextStream:
         return self._filter.stopped
 
     def push(self, token: int) -> str:
-        return self._filter.push(self._decoder.step(self._tokenizer, token) or "")
+        text = self._decoder.step(self._tokenizer, token) or ""
+        return self._filter.push(text + self._names.get(token, ""))
 
     def finish(self) -> str:
         """The last text. Bytes of a code point that never became whole are dropped."""
         return self._filter.finish()
+
+
+def _special_names(tokenizer: Tokenizer, wanted: Sequence[str]) -> dict[int, str]:
+    """Those of the names that the decoder leaves out; the others it says itself."""
+    added = tokenizer.get_added_tokens_decoder()
+    ids = {name: tokenizer.token_to_id(name) for name in wanted}
+    return {token: name for name, token in ids.items() if token in added and added[token].special}

@@ -108,7 +108,7 @@ class OpenAIServerBackend:
             kv_capacity_tokens=None,
             weights_bytes=None,
             dtype="unknown",
-            refuses=(EXTENSIONS - self._extensions) | self.refuses_scores,
+            refuses=(EXTENSIONS - self._extensions) | self.refuses_scores | {"tools"},
         )
 
     async def stop(self) -> None:
@@ -116,7 +116,9 @@ class OpenAIServerBackend:
             await self._session.close()
             self._session = None
 
-    async def prepare(self, messages: list[dict[str, Any]], salt: bytes) -> Prompt:
+    async def prepare(
+        self, messages: list[dict[str, Any]], salt: bytes, tools: Sequence[dict[str, Any]] = ()
+    ) -> Prompt:
         return Prompt(messages=tuple(messages), token_ids=None, salt=salt)
 
     async def prepare_text(self, text: str | tuple[int, ...], salt: bytes, *, special_tokens: bool = True) -> Prompt:

@@ -91,7 +91,7 @@ class VllmBackend(OpenAIServerBackend):
             weights_bytes=model.parameter_count * (4 if self._config.engine.dtype == "fp32" else 2),
             dtype=self._config.engine.dtype,
             vocab_size=model.vocab_size,
-            refuses=SCORES if self._vocabulary is None else frozenset({"prompt_logprobs"}),
+            refuses=(SCORES if self._vocabulary is None else frozenset({"prompt_logprobs"})) | {"tools"},
         )
 
     def token_bytes(self, token: int) -> bytes:

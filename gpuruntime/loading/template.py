@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -81,14 +81,18 @@ class ChatTemplate:
         except TemplateError as error:
             raise ValueError(f"the chat template does not compile: {error}") from error
 
-    def render(self, messages: list[dict[str, Any]]) -> str:
+    def render(self, messages: list[dict[str, Any]], tools: Sequence[dict[str, Any]] = ()) -> str:
         """The prompt's text, ending where the assistant begins. Raises ``TemplateRefused``."""
         self._environment.deadline_s = time.monotonic() + MAX_RENDER_S
         parts: list[str] = []
         size = 0
         try:
             for part in self._template.generate(
-                messages=messages, add_generation_prompt=True, tools=None, documents=None, **self._special_tokens
+                messages=messages,
+                add_generation_prompt=True,
+                tools=list(tools) or None,
+                documents=None,
+                **self._special_tokens,
             ):
                 size += len(part)
                 if size > MAX_OUTPUT_CHARS:

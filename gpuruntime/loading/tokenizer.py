@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ from tokenizers import Tokenizer
 from gpuruntime.backend import BadPrompt
 from gpuruntime.loading.template import ChatTemplate, TemplateRefused
 from gpuruntime.models.config import parse_token_ids, read_json
+from gpuruntime.tools.formats import THINK, thinks, tool_format
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
 # U+10FFFE is no character, so no client's text holds it by accident, and json keeps it as it is.
 _MARK = "\U0010fffe"
+_MARK_TOKENS = 16  # as many as a mark of reasoning and the line behind it may take
 
 
 class ChatTokenizer:
@@ -40,20 +43,23 @@ class ChatTokenizer:
         settings = read_json(settings_path) if settings_path.is_file() else {}
         self.special_tokens = {name: text for name in _TOKEN_NAMES if (text := _token_text(settings.get(name)))}
         self.eos_token_ids = self._end_ids(model_dir)
-        self._template = ChatTemplate(_template_source(model_dir, settings), self.special_tokens)
+        source = _template_source(model_dir, settings)
+        self.tool_format = tool_format(source)
+        self.thinks = thinks(source)
+        self._template = ChatTemplate(source, self.special_tokens)
         added = self.tokenizer.get_added_tokens_decoder().values()
         control = [token.content for token in added if token.special and token.content]
         longest_first = sorted(control, key=len, reverse=True)
         self._control = re.compile("|".join(map(re.escape, longest_first))) if control else None
 
-    def encode_chat(self, messages: list[dict[str, Any]]) -> tuple[int, ...]:
+    def encode_chat(self, messages: list[dict[str, Any]], tools: Sequence[dict[str, Any]] = ()) -> tuple[int, ...]:
         """Token ids of the conversation, ending where the assistant begins. Raises ``BadPrompt``."""
         marked: list[str] = []
         shaped = [self._shape(index, message, marked) for index, message in enumerate(messages)]
         if not shaped:
             raise BadPrompt("messages must not be empty", "messages")
         try:
-            text = self._template.render(shaped)
+            text = self._template.render(shaped, self._marked(list(tools), marked))
         except TemplateRefused as error:
             raise BadPrompt(str(error), "messages") from error
         ids: list[int] = []
@@ -63,6 +69,11 @@ class ChatTokenizer:
             else:
                 ids += self._encode_plain(marked[int(piece)])
         return tuple(ids)
+
+    def ends_thinking(self, ids: Sequence[int]) -> bool:
+        """Whether a prompt has opened the model's reasoning, as some templates do."""
+        end = str(self.tokenizer.decode(list(ids[-_MARK_TOKENS:]), skip_special_tokens=False))
+        return self.thinks and end.rstrip().endswith(THINK[0])
 
     def _end_ids(self, model_dir: Path) -> tuple[int, ...]:
         """Every id that ends a turn: of generation_config.json, of config.json and the tokenizer's eos_token."""
@@ -89,7 +100,20 @@ class ChatTokenizer:
             text = "".join(_part_text(part, f"{where}.content[{number}]") for number, part in enumerate(content))
         else:
             raise BadPrompt(f"{where}.content must be a string or a list of text parts", f"{where}.content")
-        return {**message, "content": self._mark_control(text, marked)}
+        shaped = {**message, "content": self._mark_control(text, marked)}
+        if calls := message.get("tool_calls"):
+            shaped["tool_calls"] = self._marked(calls, marked)
+        return shaped
+
+    def _marked(self, value: Any, marked: list[str]) -> Any:
+        """A copy of JSON in which no text holds a special token."""
+        if isinstance(value, str):
+            return self._mark_control(value, marked)
+        if isinstance(value, list):
+            return [self._marked(item, marked) for item in value]
+        if isinstance(value, dict):
+            return {self._mark_control(key, marked): self._marked(item, marked) for key, item in value.items()}
+        return value
 
     def _mark_control(self, text: str, marked: list[str]) -> str:
         def mark(match: re.Match[str]) -> str:

@@ -10,6 +10,7 @@ class ToolFormat:
     """``opens`` stands before a call and ``closes`` behind it, where there is such a mark.
 
     bare: an answer that begins with a call's object is a call without any mark, if its name is one of the tools'.
+    short_ids: the template takes only ids of nine letters and digits.
     named: the name may stand before the arguments, outside of JSON: ``[TOOL_CALLS]f[ARGS]{...}``.
     """
 
@@ -18,6 +19,7 @@ class ToolFormat:
     closes: str | None = None
     bare: bool = False
     named: bool = False
+    short_ids: bool = False
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -25,7 +27,7 @@ class ToolFormat:
 
 
 HERMES = ToolFormat("hermes", "<tool_call>", "</tool_call>")
-MISTRAL = ToolFormat("mistral", "[TOOL_CALLS]", named=True)
+MISTRAL = ToolFormat("mistral", "[TOOL_CALLS]", named=True, short_ids=True)
 LLAMA = ToolFormat("llama3", "<|python_tag|>", bare=True)
 THINK = ("<think>", "</think>")
 

@@ -33,6 +33,7 @@ from gpuruntime.door.app import build_app
 from gpuruntime.door.replica import Replica
 from gpuruntime.door.serve import listen
 from gpuruntime.protocol import EndedRequest, EngineSettings, RunFile, RuntimeConfig
+from gpuruntime.tools.formats import ToolFormat
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOKEN = "door-token"
@@ -44,7 +45,8 @@ class ScriptedBackend:
     """Answers with "w0 w1 ..." one word a step; one prompt token a byte of the last message or the text.
 
     The token of word i is 1000 + i, with a log probability of -i / 8 and alternatives 1001 + i, 1002 + i, ...
-    ``deaf``: it takes an abort and never acts on it, like an engine in a step without end.
+    ``deaf``: it takes an abort and never acts on it, like an engine in a step without end. ``says``: the answer's
+    pieces, one a step, in place of the words; with the last one it stops.
     """
 
     step_s: float = 0.0
@@ -60,20 +62,39 @@ class ScriptedBackend:
     aborted: set[str] = field(default_factory=set)
     refuses: tuple[str, ...] = ()
     fail_only: str = ""
+    says: tuple[str, ...] = ()
+    tool_format: ToolFormat | None = None
+    thinks: bool = False
+    tools: Sequence[dict[str, Any]] = ()
 
     def info(self, max_num_seqs: int) -> BackendInfo:
         refuses = frozenset(self.refuses)
-        return BackendInfo("scripted", "m", self.context, max_num_seqs, None, None, "none", (), 3000, refuses)
+        return BackendInfo(
+            "scripted",
+            "m",
+            self.context,
+            max_num_seqs,
+            None,
+            None,
+            "none",
+            vocab_size=3000,
+            refuses=refuses,
+            tool_format=self.tool_format,
+            thinks=self.thinks,
+        )
 
     async def start(self) -> BackendInfo:
         return self.info(64)
 
     async def stop(self) -> None: ...
 
-    async def prepare(self, messages: list[dict[str, Any]], salt: bytes) -> Prompt:
+    async def prepare(
+        self, messages: list[dict[str, Any]], salt: bytes, tools: Sequence[dict[str, Any]] = ()
+    ) -> Prompt:
         text = messages[-1]["content"]
         if text == "unrenderable":
             raise BadPrompt("the template refuses this", "messages")
+        self.tools = tools
         return Prompt(tuple(messages), tuple(text.encode()), salt)
 
     async def prepare_text(self, text: str | tuple[int, ...], salt: bytes, *, special_tokens: bool = True) -> Prompt:
@@ -102,7 +123,8 @@ class ScriptedBackend:
         try:
             if self.gate is not None:
                 await self.gate.wait()
-            for count in range(1, params.max_tokens + 1):
+            most = min(params.max_tokens, len(self.says) or params.max_tokens)
+            for count in range(1, most + 1):
                 if self.step_s:
                     await asyncio.sleep(self.step_s)
                 if request_id in self.aborted:
@@ -112,14 +134,14 @@ class ScriptedBackend:
                 if chosen and self.fail_after is not None and count > self.fail_after:
                     raise EngineFailed("scripted failure")
                 self.generated[request_id] = count
-                last = count == params.max_tokens
+                last = count == most
                 timings = Timings(1.0, 2.0, 3.0, 0, 0, length, 0.5, 0.75) if last else None
                 yield Delta(
-                    f"w{count - 1} ",
+                    self.says[count - 1] if self.says else f"w{count - 1} ",
                     1,
                     count,
                     length,
-                    "length" if last else None,
+                    ("stop" if count == len(self.says) else "length") if last else None,
                     timings,
                     token_ids=(999 + count,),
                     logprobs=self._scores(count, params),

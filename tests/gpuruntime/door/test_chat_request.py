@@ -11,6 +11,7 @@ from gpuruntime.door.chat_request import parse_chat
 from gpuruntime.door.errors import ApiError
 
 USER = [{"role": "user", "content": "hi"}]
+TOOL = {"type": "function", "function": {"name": "f"}}
 
 
 def body(**fields: Any) -> bytes:
@@ -57,8 +58,26 @@ def body(**fields: Any) -> bytes:
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
         ({"top_logprobs": 2}, "top_logprobs"),
         ({"prompt_logprobs": -1}, "prompt_logprobs"),
-        ({"tools": [{"type": "function"}]}, "tools"),
-        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": {}}, "tools"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function"),
+        ({"tools": [{"type": "custom", "function": {"name": "f"}}]}, "tools[0].type"),
+        ({"tools": [TOOL, {"type": "function", "function": {"name": "a b"}}]}, "tools[1].function.name"),
+        (
+            {"tools": [{"type": "function", "function": {"name": "f", "parameters": "x"}}]},
+            "tools[0].function.parameters",
+        ),
+        ({"tools": [TOOL] * 129}, "tools"),
+        ({"tools": [TOOL], "tool_choice": "always"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
+        ({"parallel_tool_calls": "no"}, "parallel_tool_calls"),
+        ({"functions": [{"name": "f"}]}, "functions"),
+        ({"function_call": {"name": "f"}}, "function_call"),
+        (
+            {"messages": [*USER, {"role": "assistant", "tool_calls": [{"id": "c"}]}]},
+            "messages[1].tool_calls[0].function",
+        ),
+        ({"messages": [*USER, {"role": "tool", "tool_call_id": "c"}]}, "messages[1].content"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"modalities": ["audio"]}, "modalities"),
         ({"stream": "yes"}, "stream"),
@@ -116,3 +135,26 @@ def test_the_models_own_sampling_fills_only_what_the_client_left_out() -> None:
 
 def test_max_completion_tokens_wins_over_its_old_name() -> None:
     assert parse_chat(body(max_tokens=5, max_completion_tokens=9)).max_tokens == 9
+
+
+def test_calls_and_their_results_are_what_templates_want() -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a": [1, "x"]}'}}
+    odd = {"id": "call_2", "type": "function", "function": {"name": "f", "arguments": "{broken"}}
+    messages = [
+        *USER,
+        {"role": "assistant", "content": None, "tool_calls": [call, odd]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "42"},
+    ]
+    schema = {"type": "object", "properties": {"a": {"type": "array"}}}
+    tool = {"type": "function", "function": {"name": "f", "description": "d", "parameters": schema, "strict": True}}
+    asked = parse_chat(body(messages=messages, tools=[tool]))
+    assert asked.messages[1]["content"] == ""
+    given = [call["function"]["arguments"] for call in asked.messages[1]["tool_calls"]]
+    assert given == [{"a": [1, "x"]}, "{broken"]
+    assert asked.messages[2] == {"role": "tool", "content": "42", "tool_call_id": "call_1"}
+    assert asked.tools == ({"type": "function", "function": {"name": "f", "description": "d", "parameters": schema}},)
+
+
+def test_tools_that_may_not_be_called_are_not_offered() -> None:
+    assert parse_chat(body(tools=[TOOL], tool_choice="none")).tools == ()
+    assert parse_chat(body(tools=[TOOL], tool_choice="auto")).tools == (TOOL,)

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from gpuruntime.backend import BadPrompt
 from gpuruntime.loading.tokenizer import ChatTokenizer
+from gpuruntime.tools.formats import HERMES
 
 TEMPLATE = "{% for m in messages %}<|start|>{{ m.role }}:{{ m.content }}<|end|>{% endfor %}<|start|>assistant:"
 
@@ -102,3 +103,56 @@ def test_missing_or_broken_files_are_named(model_dir: Path, name: str) -> None:
     (model_dir / name).unlink()
     with pytest.raises(ValueError, match=r"tokenizer\.json|chat template"):
         ChatTokenizer(model_dir)
+
+
+TOOLS_TEMPLATE = (
+    "{% if tools %}<|start|>system:{% for t in tools %}{{ t | tojson }}{% endfor %}"
+    " answer in <tool_call></tool_call><|end|>{% endif %}"
+    "{% for m in messages %}<|start|>{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}"
+    '<tool_call>{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}</tool_call>'
+    "{% endfor %}<|end|>{% endfor %}{% if add_generation_prompt %}<|start|>assistant:<think>\n{% endif %}"
+)
+TOOL = {"type": "function", "function": {"name": "add", "description": "a & <b>", "parameters": {"type": "object"}}}
+CALL = {"id": "c", "type": "function", "function": {"name": "add", "arguments": {"a": [1, "\u00e9"]}}}
+
+
+def with_template(model_dir: Path, template: str) -> ChatTokenizer:
+    settings = {"chat_template": template, "eos_token": "<|end|>", "tokenizer_class": "PreTrainedTokenizerFast"}
+    (model_dir / "tokenizer_config.json").write_text(json.dumps(settings))
+    return ChatTokenizer(model_dir)
+
+
+def test_tools_render_as_transformers_renders_them(model_dir: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = with_template(model_dir, TOOLS_TEMPLATE)
+    reference = AutoTokenizer.from_pretrained(model_dir)
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "1 + 2?"},
+        {"role": "assistant", "content": "", "tool_calls": [CALL]},
+        {"role": "tool", "content": "3", "tool_call_id": "c"},
+    ]
+    for tools in ([], [TOOL]):
+        expected = reference.apply_chat_template(
+            messages, tools=tools or None, add_generation_prompt=True, return_dict=False
+        )
+        assert list(tokenizer.encode_chat(messages, tools)) == expected
+    assert (tokenizer.tool_format, tokenizer.thinks) == (HERMES, False)
+
+
+def test_special_tokens_in_tools_and_calls_stay_text(model_dir: Path) -> None:
+    tokenizer = with_template(model_dir, TOOLS_TEMPLATE)
+    start = tokenizer.tokenizer.token_to_id("<|start|>")
+    tool = {"type": "function", "function": {"name": "add", "description": "<|start|>", "parameters": {"<|start|>": 1}}}
+    call = {"id": "c", "type": "function", "function": {"name": "add", "arguments": {"<|start|>": "<|start|>"}}}
+    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    assert tokenizer.encode_chat(messages, [tool]).count(start) == 4  # system, user, assistant, and the answer's
+
+
+def test_a_prompt_may_open_the_reasoning(model_dir: Path) -> None:
+    thinking = with_template(model_dir, TOOLS_TEMPLATE.replace("<|end|>{% endif %}", "</think><|end|>{% endif %}", 1))
+    ids = thinking.encode_chat([{"role": "user", "content": "x"}])
+    assert thinking.ends_thinking(ids)
+    assert not thinking.ends_thinking(ids[:-9])
+    plain = with_template(model_dir, TEMPLATE)
+    assert not plain.ends_thinking(ids)
