@@ -9,6 +9,8 @@ from typing import Literal
 
 BLOCK_TOKENS = 16
 GIB = 1 << 30
+_BACKENDS = ("auto", "cpu", "torch", "triton")
+_DTYPES = ("bf16", "fp32", "int8", "fp8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +19,15 @@ class EngineConfig:
 
     model_path: a Hugging Face directory (config.json, safetensors, tokenizer.json).
     model_name: what ``BackendInfo.model`` says; default: the directory's name.
+    backend: what computes the steps: the C++ step ("cpu"), PyTorch ("torch") or the Triton kernels ("triton"). "auto"
+        takes the best one that covers the model and the settings (``engine.capabilities``).
     dtype: of weights, activations and KV. bf16 halves the bytes a decode step reads; fp32 is for parity checks; int8
-        halves them again: weights with a scale a channel, head included, beside bf16 activations and KV.
+        halves them again: weights with a scale a channel, head included, beside bf16 activations and KV; fp8 likewise.
     max_model_len: longest prompt + completion in tokens; default the model's own, at most 4096, so that one request
         cannot take the whole KV memory of a small replica.
     max_num_seqs: requests in one step. 64: beyond it a step on a CPU is longer than any class's TPOT.
     max_num_batched_tokens: tokens in one step. 512: a prefill chunk then delays running decodes by about 0.2 s.
-    kv_bytes: memory of the KV blocks, taken at the start; default 1 GiB.
+    kv_bytes: memory of the KV blocks, taken at the start; default 1 GiB. 0: what the slice of a GPU has left.
     threads: of the step; default every core this process may run on.
     seed: of requests that bring none; default: drawn from the operating system.
     cache_dir: where measured device rates are kept; default: measured again in every process.
@@ -35,7 +39,8 @@ class EngineConfig:
     draft_model_path: of "draft": a model directory with the same vocabulary. Its KV blocks come out of kv_bytes.
     max_drafts: guesses for one request in one step.
     prefix_cache: keep the blocks of finished requests for later prompts with the same beginning and salt.
-    kv_dtype: "auto" keeps K and V in ``dtype``; "int8" with one fp32 scale for each token's head, half of bf16's bytes.
+    kv_dtype: "auto" keeps K and V in ``dtype``; "int8" and "fp8" with one fp32 scale for each token's head, half
+        of bf16's bytes.
     attention_sinks, attention_window: a token sees only the first and the last tokens of its context, so many of each,
         itself included (``kernels.sink_attention``); set both or none. Bounds what a step reads, not what KV holds.
     tensor_parallel: processes that share the model, each with its part of the weights and of kv_bytes and threads.
@@ -43,7 +48,8 @@ class EngineConfig:
 
     model_path: Path
     model_name: str | None = None
-    dtype: Literal["bf16", "fp32", "int8"] = "bf16"
+    backend: Literal["auto", "cpu", "torch", "triton"] = "auto"
+    dtype: Literal["bf16", "fp32", "int8", "fp8"] = "bf16"
     max_model_len: int | None = None
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 512
@@ -53,7 +59,7 @@ class EngineConfig:
     cache_dir: Path | None = None
     device_share: float = 1.0
     prefix_cache: bool = True
-    kv_dtype: Literal["auto", "int8"] = "auto"
+    kv_dtype: Literal["auto", "int8", "fp8"] = "auto"
     attention_sinks: int | None = None
     attention_window: int | None = None
     max_queue: int | None = None
@@ -70,8 +76,9 @@ class EngineConfig:
         queue, timeout_s = self.max_queue, self.request_timeout_s
         checks = (
             ((self.model_path / "config.json").is_file(), f"model_path {self.model_path}: no config.json there"),
-            (self.dtype in ("bf16", "fp32", "int8"), f"dtype {self.dtype!r}: must be bf16, fp32 or int8"),
-            (self.kv_dtype in ("auto", "int8"), f"kv_dtype {self.kv_dtype!r}: must be auto or int8"),
+            (self.backend in _BACKENDS, f"backend {self.backend!r}: must be auto, cpu, torch or triton"),
+            (self.dtype in _DTYPES, f"dtype {self.dtype!r}: must be bf16, fp32, int8 or fp8"),
+            (self.kv_dtype in ("auto", "int8", "fp8"), f"kv_dtype {self.kv_dtype!r}: must be auto, int8 or fp8"),
             (length is None or length >= 2, f"max_model_len {length}: must be at least 2 tokens"),
             (self.max_num_seqs >= 1, f"max_num_seqs {self.max_num_seqs}: must be at least 1"),
             (
@@ -79,7 +86,7 @@ class EngineConfig:
                 f"max_num_batched_tokens {self.max_num_batched_tokens}: must be at least max_num_seqs "
                 f"({self.max_num_seqs}), one token for each running request",
             ),
-            (self.kv_bytes >= 1, f"kv_bytes {self.kv_bytes}: must be positive"),
+            (self.kv_bytes >= 0, f"kv_bytes {self.kv_bytes}: must not be negative"),
             (
                 threads is None or 1 <= threads <= cores,
                 f"threads {threads}: must be between 1 and the {cores} cores of this process",
@@ -103,6 +110,8 @@ class EngineConfig:
             errors.append(f"max_drafts {self.max_drafts}: must be between 1 and 16")
         if self.speculation == "draft" and self.tensor_parallel > 1:
             errors.append(f'tensor_parallel {self.tensor_parallel}: speculation "draft" runs on one rank only')
+        if self.speculation == "draft" and self.kv_bytes == 0:
+            errors.append('kv_bytes 0: speculation "draft" shares it between two models, so it has to be said')
         if (self.draft_model_path is not None) != (self.speculation == "draft"):
             errors.append(
                 f'draft_model_path {self.draft_model_path}: speculation "draft" needs it, '

@@ -17,26 +17,6 @@ from gpuruntime.kernels.native.rates import NativeProbe
 from gpuruntime.loading.weights import WeightSource
 from gpuruntime.models.config import ModelConfig
 
-_ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-_DTYPES = ("bf16", "int8")
-_MULTIPLE = 32
-_MAX_HEAD_DIM = 1024
-
-
-def uncovered(config: EngineConfig, model: ModelConfig) -> str | None:
-    """Why the C++ step cannot run this model with these settings; None when it can."""
-    sizes = {"hidden_size": model.hidden_size, "intermediate_size": model.intermediate_size, "head_dim": model.head_dim}
-    reasons = [f"{name} {size} is no multiple of {_MULTIPLE}" for name, size in sizes.items() if size % _MULTIPLE]
-    if model.head_dim > _MAX_HEAD_DIM:
-        reasons.append(f"head_dim {model.head_dim} is over {_MAX_HEAD_DIM}")
-    if model.architecture not in _ARCHITECTURES:
-        reasons.append(f"it does not cover {model.architecture}")
-    if config.dtype not in _DTYPES:
-        reasons.append(f"it does not cover dtype {config.dtype}")
-    if config.attention_sinks is not None:
-        reasons.append("it does not cover attention sinks")
-    return "; ".join(reasons) or None
-
 
 class NativeExecutor:
     """Implements ``engine.executor.Executor``. ``max_len``: the longest context in tokens.

@@ -17,12 +17,12 @@ from gpuruntime.loading.weights import WeightSource
 from gpuruntime.models.batch import ForwardBatch
 from gpuruntime.models.config import ModelConfig
 from gpuruntime.models.layers import Build
-from gpuruntime.models.registry import ARCHITECTURES, build_model
+from gpuruntime.models.registry import build_model
 from gpuruntime.parallel.group import Alone, Group
 from gpuruntime.parallel.shard import rank_config
 
-# Of activations, and of K and V where ``kv_dtype`` is "auto"; int8 weights are multiplied with bf16.
-DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "int8": torch.bfloat16}
+# Of activations, and of K and V where ``kv_dtype`` is "auto"; int8 and fp8 weights are multiplied with bf16.
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "int8": torch.bfloat16, "fp8": torch.bfloat16}
 _SCALE_BYTES = 4
 
 
@@ -32,7 +32,7 @@ class TorchExecutor:
     In a ``group`` it is one rank of the model, with its part of the weights and of ``kv_bytes``; every rank has to be
     called with the same batches.
 
-    Raises ``ValueError`` naming every setting that it or the model cannot run with.
+    Raises ``ValueError`` for files, and where not even one KV block fits.
     """
 
     name = "PyTorch"
@@ -41,8 +41,6 @@ class TorchExecutor:
     def __init__(
         self, config: EngineConfig, model_config: ModelConfig, max_len: int, group: Group | None = None
     ) -> None:
-        if reasons := unsupported(config, model_config):
-            raise ValueError("; ".join(reasons))
         group = group or Alone()
         own = rank_config(model_config, group.shard.size)
         self._dtype = DTYPES[config.dtype]
@@ -115,20 +113,6 @@ class TorchExecutor:
         return AttentionPlan(view, groups, tuple(chunks))
 
 
-def unsupported(config: EngineConfig, model_config: ModelConfig) -> list[str]:
-    """Every reason why PyTorch cannot run the model with these settings; empty when it can."""
-    reasons = []
-    if model_config.architecture not in ARCHITECTURES:
-        reasons.append(f"architecture {model_config.architecture} has no layer in PyTorch")
-    if config.dtype not in DTYPES:
-        reasons.append(f"dtype {config.dtype}: PyTorch runs {', '.join(DTYPES)}")
-    if config.attention_window is not None and any(model_config.sliding_windows):
-        reasons.append("attention_window: the model has sliding windows of its own")
-    if config.attention_window is not None and model_config.rope.kind == "dynamic":
-        reasons.append("attention_window: rope scaling dynamic already depends on max_model_len")
-    return reasons
-
-
 def layer_views(config: EngineConfig, model_config: ModelConfig) -> tuple[View, ...]:
     """What a token sees in each layer."""
     if config.attention_window is not None:
@@ -138,7 +122,7 @@ def layer_views(config: EngineConfig, model_config: ModelConfig) -> tuple[View, 
 
 def kv_bytes_per_token(config: EngineConfig, model_config: ModelConfig) -> int:
     """Bytes of one token's K and V over all layers in the layout that ``kv_dtype`` names."""
-    if config.kv_dtype == "int8":
+    if config.kv_dtype in ("int8", "fp8"):
         return model_config.kv_bytes_per_token(1, _SCALE_BYTES)
     return model_config.kv_bytes_per_token(DTYPES[config.dtype].itemsize)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from gpuruntime.backend import SamplingParams
 from gpuruntime.engine import executors
 from gpuruntime.engine.config import EngineConfig
 from gpuruntime.engine.executors import make_executor
-from gpuruntime.engine.native_executor import NativeExecutor, uncovered
+from gpuruntime.engine.native_executor import NativeExecutor
 from gpuruntime.engine.torch_executor import TorchExecutor
 from gpuruntime.kernels.native import library
 from gpuruntime.kernels.native.build import NoCompiler
@@ -157,32 +156,6 @@ def test_what_it_says_of_itself(model_dir: Path) -> None:
 # --- What serves ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("model", "settings", "reasons"),
-    [
-        ({}, {}, None),
-        ({}, {"dtype": "int8", "kv_dtype": "int8"}, None),
-        ({"hidden_size": 48}, {}, "hidden_size 48 is no multiple of 32"),
-        ({"intermediate_size": 80}, {}, "intermediate_size 80 is no multiple of 32"),
-        ({"head_dim": 16}, {}, "head_dim 16 is no multiple of 32"),
-        ({"head_dim": 1056}, {}, "head_dim 1056 is over 1024"),
-        ({"architecture": "Gemma3ForCausalLM"}, {}, "it does not cover Gemma3ForCausalLM"),
-        ({}, {"dtype": "fp32"}, "it does not cover dtype fp32"),
-        ({}, {"attention_sinks": 4, "attention_window": 16}, "it does not cover attention sinks"),
-        (
-            {"hidden_size": 48, "architecture": "Qwen3MoeForCausalLM"},
-            {"dtype": "fp32"},
-            "hidden_size 48 is no multiple of 32; it does not cover Qwen3MoeForCausalLM; it does not cover dtype fp32",
-        ),
-    ],
-)
-def test_every_reason_against_it_is_named(
-    model_dir: Path, model: dict[str, Any], settings: dict[str, Any], reasons: str | None
-) -> None:
-    config = EngineConfig(model_dir, **settings)
-    assert uncovered(config, replace(load_model_config(model_dir), **model)) == reasons
-
-
 def serve(
     caplog: pytest.LogCaptureFixture, config: EngineConfig, model: ModelConfig
 ) -> tuple[TorchExecutor | NativeExecutor, list[str]]:
@@ -207,7 +180,7 @@ def test_pytorch_serves_what_it_does_not_cover_and_says_so_once(
     executor, warnings = serve(caplog, config, load_model_config(tmp_path))
     assert isinstance(executor, TorchExecutor)
     assert len(warnings) == 1
-    assert "hidden_size 48 is no multiple of 32" in warnings[0]
+    assert "backend cpu does not cover hidden_size 48 (it covers: multiples of 32)" in warnings[0]
 
 
 def test_pytorch_serves_without_a_compiler_and_says_so_once(
@@ -224,6 +197,16 @@ def test_pytorch_serves_without_a_compiler_and_says_so_once(
     assert len(warnings) == 1
     assert "there is no C++ compiler" in warnings[0]
     assert executor.launch(make_batch([Row(PROMPTS[2], 0, 31, [0, 1])])).tokens() == expected
+
+
+def test_without_a_compiler_the_step_cannot_be_asked_for(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise NoCompiler("there is no C++ compiler (g++ or $CXX) to build it with")
+
+    monkeypatch.setattr(library, "library", missing)
+    config = EngineConfig(model_dir, backend="cpu", kv_bytes=1 << 20, threads=1)
+    with pytest.raises(ValueError, match=r"backend cpu: there is no C\+\+ compiler .*; torch would serve this model"):
+        make_executor(config, load_model_config(model_dir), 256)
 
 
 def test_a_bad_file_is_an_error_and_no_reason_for_pytorch(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

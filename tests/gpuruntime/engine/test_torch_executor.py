@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from gpuruntime.engine.config import EngineConfig
+from gpuruntime.engine.executors import make_executor
 from gpuruntime.engine.torch_executor import TorchExecutor
 from gpuruntime.models.config import load_model_config
 from helpers.engine import greedy, greedy_reference, make_engine, save_random_llama
@@ -19,9 +20,11 @@ BLOCKS = [9, 2, 7, 4, 11, 3]
 
 
 def torch_executor(path: Path, **settings: Any) -> TorchExecutor:
-    config = EngineConfig(path, **{"dtype": "fp32", "kv_bytes": 1 << 20, **settings})
+    config = EngineConfig(path, **{"backend": "torch", "dtype": "fp32", "kv_bytes": 1 << 20, **settings})
     config.validate()
-    return TorchExecutor(config, load_model_config(path), 512)
+    executor = make_executor(config, load_model_config(path), 512)
+    assert isinstance(executor, TorchExecutor)
+    return executor
 
 
 def divergence(found: torch.Tensor, expected: torch.Tensor) -> float:
@@ -70,18 +73,19 @@ SINKS = {"attention_sinks": 4, "attention_window": 16}
 @pytest.mark.parametrize(
     ("family", "changes", "settings", "named"),
     [
-        ("mistral", {"sliding_window": 20}, SINKS, "attention_window: the model has sliding windows"),
+        ("mistral", {"sliding_window": 20}, SINKS, "torch does not cover attention_window beside sliding windows of"),
         (
             "llama",
             {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
             SINKS,
-            "attention_window: rope scaling dynamic",
+            "torch does not cover attention_window beside rope scaling dynamic",
         ),
         ("llama", {}, {"kv_bytes": 100}, "kv_bytes 100: one block of 16 tokens takes 8192"),
         ("llama", {}, {"attention_sinks": 4}, "attention_sinks 4, attention_window None: set both or none"),
         ("llama", {}, {**SINKS, "attention_window": 0}, "attention_window 0: must be at least 1"),
         ("llama", {}, {**SINKS, "attention_sinks": 0}, "attention_sinks 0: must be at least 1"),
-        ("llama", {}, {"kv_dtype": "fp8"}, "kv_dtype 'fp8': must be auto or int8"),
+        ("llama", {}, {"kv_dtype": "fp4"}, "kv_dtype 'fp4': must be auto, int8 or fp8"),
+        ("llama", {}, {"kv_dtype": "fp8"}, "torch does not cover kv_dtype fp8 .it covers: auto, int8.; triton would"),
     ],
 )
 def test_what_cannot_be_run_is_refused_by_name(
