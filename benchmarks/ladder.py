@@ -153,11 +153,14 @@ class _Metered:
     def __init__(self, runner: Any, meter: Meter) -> None:
         self._runner, self._meter = runner, meter
 
-    def run(self, rows: Sequence[Any]) -> Any:
+    def reads(self, rows: Sequence[Any]) -> bool:
+        return bool(self._runner.reads(rows))
+
+    def launch(self, rows: Sequence[Any]) -> Any:
         for row in rows:
             decodes = row.count == 1 and row.start >= row.request.prompt_len
             self._meter.work(row.start, row.size, decodes)
-        return self._runner.run(rows)
+        return self._runner.launch(rows)
 
 
 @dataclass(frozen=True, slots=True)

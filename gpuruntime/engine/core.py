@@ -1,8 +1,14 @@
-"""The engine's step: schedule, run, note what came out. Single-threaded; `engine.thread` drives it."""
+"""The engine's step: schedule, launch, collect what came out. Single-threaded; `engine.thread` drives it.
+
+On a CPU a step is collected as it is launched. A GPU runs ahead: a step is collected when the next one has been
+launched, so that the device never waits for Python (docs/engine.md).
+"""
 
 from __future__ import annotations
 
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -35,11 +41,28 @@ class Result(Protocol):
     def scores(self) -> Sequence[TokenLogprob]: ...
 
 
+class Launched(Protocol):
+    """A step that is being computed, or has been."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has been computed already, so that nothing is gained by launching another one first."""
+        ...
+
+    def results(self) -> Sequence[Result]:
+        """Waits for this step, not for later ones; one result for each row."""
+        ...
+
+
 class Runner(Protocol):
     """What computes a step; ``engine.runner.ModelRunner`` is one."""
 
-    def run(self, rows: Sequence[Row]) -> Sequence[Result]:
-        """Computes the rows' K and V; one result for each row."""
+    def reads(self, rows: Sequence[Row]) -> bool:
+        """Whether picking for these rows needs the tokens of all steps before."""
+        ...
+
+    def launch(self, rows: Sequence[Row]) -> Launched:
+        """Starts to compute the rows' K and V and what follows from them."""
         ...
 
 
@@ -67,6 +90,15 @@ class Feature(Protocol):
         ...
 
 
+class _Flight(NamedTuple):
+    """A step that was launched and not collected; it was scheduled from ``began_s`` on."""
+
+    rows: Sequence[Row]
+    launched: Launched
+    began_s: float
+    launched_s: float
+
+
 class EngineCore:
     """Runs requests on one model; every method is called from one thread."""
 
@@ -82,7 +114,10 @@ class EngineCore:
         features: Sequence[Feature] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``num_blocks`` of the runner's KV blocks are used; ``cache`` keeps released ones for later prompts."""
+        """``num_blocks`` of the runner's KV blocks are used; ``cache`` keeps released ones for later prompts.
+
+        With ``features``, which build on each step's results, no step is launched ahead.
+        """
         pool = BlockPool(num_blocks, keep_released=cache)
         self.scheduler = Scheduler(pool, max_seqs=max_seqs, max_tokens=max_tokens)
         self.ledger = ledger
@@ -90,35 +125,36 @@ class EngineCore:
         self._runner = runner
         self._clock = clock
         self._requests: dict[int, Request] = {}
+        self._flights: deque[_Flight] = deque()
+        self._collected_s = -math.inf
 
     @property
     def busy(self) -> bool:
-        return bool(self._requests)
+        """Whether there is something to step for: a request, or a step in flight whose requests all have ended."""
+        return bool(self._requests or self._flights)
 
     def add(self, request: Request) -> None:
         self._requests[request.key] = request
         self.scheduler.add(request)
 
     def step(self) -> list[StepOutput]:
-        """One batch: decodes first, prefill chunks beside them. Returns the tokens it produced."""
+        """Launches one batch: decodes first, prefill chunks beside them. Returns the tokens of the steps it collected.
+
+        They are collected while the launched one is computed, except where it has to know them, or nothing is launched.
+        """
         began_s = self._clock()
         late = [request for request in self._requests.values() if request.deadline_s <= began_s]
         outputs = [self._abort(request) for request in late]
         rows = self.scheduler.schedule()
-        if not rows:
-            if self._requests:
-                raise RuntimeError("requests wait, but none can run: KV blocks were lost")
-            return outputs
-        for feature in self.features:
-            feature.extend(rows, self.scheduler)
-        extended_s = self._clock()
-        results = self._runner.run(rows)
-        now_s = self._clock()
-        self.ledger.step(rows, began_s, now_s)
-        for feature in self.features:
-            feature.result(rows, results, now_s - extended_s)
-        produced = [self._note(row, result, now_s) for row, result in zip(rows, results, strict=True)]
-        return outputs + [output for output in produced if output is not None]
+        if self._flights and (not rows or self._runner.reads(rows)):
+            outputs += self._collect(0)
+            rows = [row for row in rows if row.current]
+        elif not rows and self._requests:
+            raise RuntimeError("requests wait, but none can run: KV blocks were lost")
+        if rows:
+            launched = self._launch(rows, began_s)
+            outputs += self._collect(0 if launched.settled or self.features else 1)
+        return outputs
 
     def abort(self, key: int) -> StepOutput | None:
         """Frees everything the request holds, at any phase; None when it has already ended."""
@@ -143,14 +179,43 @@ class EngineCore:
             preemptions_total=scheduler.preemptions,
         )
 
+    def _launch(self, rows: Sequence[Row], began_s: float) -> Launched:
+        for feature in self.features:
+            feature.extend(rows, self.scheduler)
+        launched_s = self._clock()
+        launched = self._runner.launch(rows)
+        self.scheduler.launched(rows)
+        self.ledger.launched(rows, began_s)
+        self._flights.append(_Flight(rows, launched, began_s, launched_s))
+        return launched
+
+    def _collect(self, left: int) -> list[StepOutput]:
+        """Notes what the oldest steps in flight produced, until ``left`` of them are left."""
+        outputs: list[StepOutput] = []
+        while len(self._flights) > left:
+            flight = self._flights.popleft()
+            results = flight.launched.results()
+            now_s = self._clock()
+            # Ahead of its turn a step waits for the device; its own time is what lies between two results.
+            self.ledger.step(flight.rows, now_s - max(flight.began_s, self._collected_s))
+            self._collected_s = now_s
+            for feature in self.features:
+                feature.result(flight.rows, results, now_s - flight.launched_s)
+            produced = [self._note(row, result, now_s) for row, result in zip(flight.rows, results, strict=True)]
+            outputs += [output for output in produced if output is not None]
+        return outputs
+
     def _note(self, row: Row, result: Result, now_s: float) -> StepOutput | None:
         """Books one row's result. Of drafts that were wrong nothing stays but their blocks, which later tokens fill."""
         request, tokens = row.request, result.tokens
+        if not row.current:
+            return None
         if request.scores_prompt:
             request.append_scores(row.start, result.scores)
         if not tokens:
             self.scheduler.computed(request, row.start + row.count)
             return None
+        request.pending -= 1
         first = request.num_output == 0
         kept, reason = request.append(tokens)
         self.scheduler.computed(request, row.start + row.count + kept - 1)

@@ -51,12 +51,18 @@ class Ledger:
             most=self._max_seqs,
         )
 
-    def step(self, rows: Sequence[Row], began_s: float, ended_s: float) -> None:
-        """Books one step that ran ``rows``; drafts are executed work, right or wrong."""
+    def launched(self, rows: Sequence[Row], began_s: float) -> None:
+        """Books the work of a step that began then; drafts and rows that turn out stale are executed work, too."""
         for row in rows:
-            if row.request.clock.admitted_s is None:
-                self._admitted(row.request, began_s)
-        took_s = ended_s - began_s
+            request = row.request
+            if request.clock.admitted_s is None:
+                self._admitted(request, began_s)
+            ideal_s = self._row_ideal_s(row)
+            request.executed_ideal_s += ideal_s
+            self._ideal_s += ideal_s
+
+    def step(self, rows: Sequence[Row], took_s: float) -> None:
+        """Books the time of a step of ``rows``: since it began, or since the one before ended where that is later."""
         self._steps += 1
         self._paces.step(len(rows), took_s)
         self._busy_s += took_s * self._device_share
@@ -67,10 +73,6 @@ class Ledger:
             rate = prefilled / took_s
             known = self._prefill_rate
             self._prefill_rate = rate if known is None else known + _EWMA * (rate - known)
-        for row in rows:
-            ideal_s = self._row_ideal_s(row)
-            row.request.executed_ideal_s += ideal_s
-            self._ideal_s += ideal_s
 
     def produced(self, request: Request, tokens: int, now_s: float) -> None:
         """Notes that a step gave ``request`` so many tokens."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gpuruntime.backend import FinishReason, SamplingParams, TokenLogprob
 from gpuruntime.engine.config import BLOCK_TOKENS
 from gpuruntime.engine.kv import BlockHash, chain_hash, root_hash
+from gpuruntime.sampling.row import Picking, picking
 
 
 class State(Enum):
@@ -51,8 +52,10 @@ class Clock:
 class Request:
     """A prompt and what was generated so far.
 
-    ``tokens`` is prompt plus output. The first ``computed`` of them have K and V in ``blocks``; the request is a
-    decode when exactly one is missing. ``table`` repeats ``blocks`` as an array, for the batches.
+    ``tokens`` is prompt plus output; ``pending`` more will follow from steps that were launched and not collected. The
+    first ``computed`` of them all have K and V in ``blocks`` for whatever is launched next; the request is a decode
+    when exactly one is ``missing``. ``table`` repeats ``blocks`` as an array, for the batches.
+    ``epoch`` counts how often the request gave its blocks up: what a row of an earlier epoch produces is stale.
     ``hashes`` covers the full blocks of ``tokens``, of which the first ``registered`` are findable in the pool.
     ``end_ids`` end the text. ``scores_prompt``: log probabilities of the prompt are still wanted, so its tokens must
     be computed, not found in a cache; ``prompt_scores`` grows with its chunks.
@@ -71,12 +74,16 @@ class Request:
     deadline_s: float = math.inf
     state: State = State.WAITING
     computed: int = 0
+    pending: int = 0
+    epoch: int = 0
     blocks: list[int] = field(default_factory=list)
     table: array[int] = field(default_factory=lambda: array("i"))
     hashes: list[BlockHash] = field(default_factory=list)
     registered: int = 0
     prompt_scores: list[TokenLogprob | None] = field(default_factory=list)
     scores_prompt: bool = field(init=False)
+    picking: Picking = field(init=False)
+    longest: int = field(init=False)
     cached_tokens: int | None = None
     new_prompt_tokens: int | None = None
     preemptions: int = 0
@@ -86,6 +93,9 @@ class Request:
 
     def __post_init__(self) -> None:
         self.scores_prompt = self.params.prompt_logprobs is not None
+        self.picking = picking(self.params)
+        # The last token that max_tokens allows is never read, and so needs no K and V.
+        self.longest = self.prompt_len + self.params.max_tokens - 1
 
     @property
     def prompt_ids(self) -> NDArray[np.int64]:
@@ -105,8 +115,8 @@ class Request:
 
     @property
     def missing(self) -> int:
-        """Tokens without K and V yet."""
-        return len(self.tokens) - self.computed
+        """Tokens that need K and V and have none yet."""
+        return min(len(self.tokens) + self.pending, self.longest) - self.computed
 
     def blocks_for(self, num_tokens: int) -> int:
         """How many more blocks the first ``num_tokens`` tokens need."""

@@ -1,10 +1,11 @@
-"""Turns scheduled rows into one batch, runs it and samples; knows no policy and no device."""
+"""Turns scheduled rows into one batch, launches it and samples; knows no policy and no device."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, islice
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +13,10 @@ from torch import Tensor
 
 from gpuruntime.backend import TokenLogprob
 from gpuruntime.engine.config import BLOCK_TOKENS
-from gpuruntime.engine.executor import Executor, Ints, StepBatch
+from gpuruntime.engine.executor import Draws, Executor, Ints, Picks, StepBatch
 from gpuruntime.engine.scheduler import Row
 from gpuruntime.sampling.logprobs import prompt_logprobs
-from gpuruntime.sampling.row import Picked, SampleRow, is_plain_greedy, penalizes
+from gpuruntime.sampling.row import Picked, Picking, SampleRow, penalizes
 from gpuruntime.sampling.sampler import sample, uniform
 
 
@@ -32,6 +33,33 @@ class RowResult(NamedTuple):
 
 NOTHING = RowResult()
 _NO_BLOCK = array("i", [0])
+_MOST = 2**31 - 1
+
+
+class PickedStep(NamedTuple):
+    """A step whose tokens are picked where it is computed; ``settled``: it has been."""
+
+    rows: Sequence[Row]
+    picks: Picks
+    settled: bool
+
+    def results(self) -> list[RowResult]:
+        picks, found, start = self.picks.tokens(), [], 0
+        for row in self.rows:
+            end = start + row.wanted
+            found.append(_accept(row, picks[start:end]))
+            start = end
+        return found
+
+
+class ReadStep(NamedTuple):
+    """A step of which the host has read the logits."""
+
+    found: list[RowResult]
+    settled: bool = True
+
+    def results(self) -> list[RowResult]:
+        return self.found
 
 
 class ModelRunner:
@@ -39,16 +67,34 @@ class ModelRunner:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
+        self._picked_there = {Picking.LARGEST, Picking.DRAW} if executor.draws else {Picking.LARGEST}
+        self._before: Sequence[Row] = ()
 
-    def run(self, rows: Sequence[Row]) -> list[RowResult]:
-        """Computes the rows' K and V; one result for each row."""
-        batch = make_batch(rows)
+    def reads(self, rows: Sequence[Row]) -> bool:
+        """Whether picking for these rows takes their logits, and so every token of the steps before."""
+        return not self._picked_there.issuperset(map(_picking, rows))
+
+    def launch(self, rows: Sequence[Row]) -> PickedStep | ReadStep:
+        """Starts to compute the rows' K and V and what follows from them."""
+        kinds = set(map(_picking, rows))
+        if not kinds <= self._picked_there:
+            return ReadStep(self._read(rows))
+        batch = make_batch(rows, self._pending(rows))
+        picks = self._executor.launch(batch, make_draws(rows) if Picking.DRAW in kinds else None)
+        ahead = self._executor.runs_ahead
+        self._before = rows if ahead else ()
+        return PickedStep(rows, picks, settled=not ahead)
+
+    def _pending(self, rows: Sequence[Row]) -> dict[int, int]:
+        """Where, among the picks of the launch before, the token of each request is that the host does not know."""
+        if not self._before or not any(row.request.pending for row in rows):
+            return {}
+        return {row.request.key: place for place, row in enumerate(row for row in self._before if row.samples)}
+
+    def _read(self, rows: Sequence[Row]) -> list[RowResult]:
+        logits = self._executor.logits(make_batch(rows))
         wanted = [row.wanted for row in rows]
         spans = [range(end - count, end) for end, count in zip(accumulate(wanted), wanted, strict=True)]
-        if all(_is_plain(row) for row in rows):
-            picks = self._executor.launch(batch).tokens()
-            return [_accept(row, picks[span.start : span.stop]) for row, span in zip(rows, spans, strict=True)]
-        logits = self._executor.logits(batch)
         scores = [_scores(row, logits[span.start : span.stop]) for row, span in zip(rows, spans, strict=True)]
         return [
             _picked(row, found, chunk)
@@ -56,8 +102,10 @@ class ModelRunner:
         ]
 
 
-def make_batch(rows: Sequence[Row]) -> StepBatch:
+def make_batch(rows: Sequence[Row], pending: Mapping[int, int] = MappingProxyType({})) -> StepBatch:
     """The rows one after another, each with its drafts behind it, and the logits of the last ``wanted`` tokens.
+
+    ``pending``: for the requests whose last token the host does not know, by key, its place in the picks before.
 
     Without numpy but for the views at the end: after a step that read all weights the processor's caches hold nothing
     of us, and each function of numpy that is called has to come from memory first.
@@ -67,7 +115,8 @@ def make_batch(rows: Sequence[Row]) -> StepBatch:
     width = max(used)
     tokens, tables, picked = array("i"), array("i"), array("i")
     for row, count, end in zip(rows, used, begins[1:], strict=True):
-        tokens.extend(row.request.tokens[row.start : row.start + row.count])
+        known = row.request.tokens[row.start : row.start + row.count]
+        tokens.extend(known or [~pending[row.request.key]])
         tokens.extend(row.drafts)
         tables.extend(row.request.table[:count])
         tables.extend(_NO_BLOCK * (width - count))
@@ -81,12 +130,30 @@ def make_batch(rows: Sequence[Row]) -> StepBatch:
     )
 
 
+def make_draws(rows: Sequence[Row]) -> Draws:
+    """How the token behind each row and behind each of its drafts is sampled; the rows have not been launched."""
+    places = [(row.request, index) for row in rows if row.samples for index in range(1 + len(row.drafts))]
+    params = [request.params for request, _ in places]
+    return Draws(
+        temperatures=np.array([one.temperature for one in params], dtype=np.float32),
+        top_ks=np.array([min(one.top_k, _MOST) for one in params], dtype=np.int32),
+        top_ps=np.array([one.top_p for one in params], dtype=np.float32),
+        min_ps=np.array([one.min_p for one in params], dtype=np.float32),
+        seeds=np.array([request.seed for request, _ in places], dtype=np.uint64).view(np.int64),
+        steps=np.array([request.num_output + request.pending + index for request, index in places], dtype=np.int32),
+    )
+
+
 def _ints(values: array[int]) -> Ints:
     return np.frombuffer(values, dtype=np.int32)
 
 
-def _is_plain(row: Row) -> bool:
-    return not row.request.scores_prompt and is_plain_greedy(row.request.params, _banned(row, 0))
+def _picking(row: Row) -> Picking:
+    if row.request.scores_prompt:
+        return Picking.READ
+    if not row.samples:
+        return Picking.LARGEST  # of no logits at all
+    return Picking.READ if _banned(row, 0) else row.request.picking
 
 
 def _accept(row: Row, picks: Sequence[int]) -> RowResult:
@@ -137,4 +204,4 @@ def _sample_row(row: Row, index: int) -> SampleRow:
 
 def _banned(row: Row, index: int) -> tuple[int, ...]:
     request, least = row.request, row.request.params.min_tokens
-    return tuple(request.end_ids) if least and request.num_output + index < least else ()
+    return tuple(request.end_ids) if least and request.num_output + request.pending + index < least else ()

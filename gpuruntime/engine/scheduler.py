@@ -4,12 +4,16 @@ There are no phases: every request catches up the tokens it has not computed, un
 miss one token (decodes) come first, then chunks of longer prompts, then waiting requests. When blocks run out the
 last admitted request is preempted: it gives up its blocks, keeps its tokens, and recomputes when there is room. The
 first admitted one therefore always advances.
+
+A step may be scheduled while the one before is still computed. A token that is being picked counts as there, so that
+the next one can be asked for; what its id is only the device has to know. A request that ends or is preempted begins
+a new epoch, and what its rows in flight produce is dropped.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuruntime.engine.config import BLOCK_TOKENS
@@ -25,6 +29,7 @@ class Row:
     """``count`` tokens of one request from position ``start``; ``samples`` when the next token follows from them.
 
     ``drafts`` are guesses at the tokens that come next, computed in the same step behind the request's own.
+    ``epoch`` is the request's when the row was made.
     """
 
     request: Request
@@ -32,6 +37,12 @@ class Row:
     count: int
     samples: bool
     drafts: tuple[int, ...] = ()
+    epoch: int = 0
+
+    @property
+    def current(self) -> bool:
+        """Whether the request still is where it was when the row was made."""
+        return self.epoch == self.request.epoch
 
     @property
     def size(self) -> int:
@@ -70,10 +81,10 @@ class Scheduler:
         rows: dict[int, Row] = {}
         budget = self._max_tokens
         preempted = False
-        for request in self._by_urgency():
+        for request, missing in self._by_urgency():
             if request.state is not State.RUNNING or budget == 0:
                 continue
-            row = _row(request, budget)
+            row = _row(request, missing, budget)
             for victim in self._make_room(request, row.start + row.count):
                 preempted = True
                 dropped = rows.pop(victim.key, None)
@@ -86,7 +97,7 @@ class Scheduler:
             request = self.waiting[0]
             if not self._admit(request, budget):
                 break
-            row = rows[request.key] = _row(request, budget)
+            row = rows[request.key] = _row(request, request.missing, budget)
             budget -= row.count
         self.spare_tokens = budget
         return list(rows.values())
@@ -101,9 +112,19 @@ class Scheduler:
         request.hold(self.pool.allocate(needed) or ())
         return True
 
+    def launched(self, rows: Sequence[Row]) -> None:
+        """Notes that the rows' step is under way: what is launched later finds their K and V written."""
+        for row in rows:
+            request = row.request
+            request.computed = row.start + row.count
+            request.pending += row.samples
+
     def computed(self, request: Request, computed: int) -> None:
-        """Notes that the first ``computed`` tokens have K and V and makes the blocks they filled findable."""
-        request.computed = computed
+        """Notes that the first ``computed`` tokens, all known, have K and V and makes the blocks they filled findable.
+
+        A step behind may already have been launched for the request.
+        """
+        request.computed = max(request.computed, computed)
         if (request.registered + 1) * BLOCK_TOKENS > computed:
             return
         request.extend_hashes()
@@ -136,10 +157,11 @@ class Scheduler:
         if any(request.blocks for request in self.waiting):
             raise RuntimeError("KV blocks: a waiting request holds some")
 
-    def _by_urgency(self) -> list[Request]:
-        missing = [len(request.tokens) - request.computed for request in self.running]
-        decodes = [request for request, count in zip(self.running, missing, strict=True) if count == 1]
-        return decodes + [request for request, count in zip(self.running, missing, strict=True) if count > 1]
+    def _by_urgency(self) -> list[tuple[Request, int]]:
+        """The running requests and what they miss, those with nothing to compute left out."""
+        missing = [(request, request.missing) for request in self.running]
+        decodes = [pair for pair in missing if pair[1] == 1]
+        return decodes if len(decodes) == len(missing) else decodes + [pair for pair in missing if pair[1] > 1]
 
     def _make_room(self, request: Request, num_tokens: int) -> Iterator[Request]:
         """Allocates blocks for ``num_tokens`` tokens; yields whom it preempted, in the end maybe ``request`` itself."""
@@ -184,14 +206,24 @@ class Scheduler:
         return True
 
     def _free(self, request: Request) -> None:
+        """Gives the request's blocks up and makes its rows in flight stale.
+
+        Such a row still writes K and V into blocks that are someone else's from now on. That harms nobody:
+
+        - Whoever gets one of the blocks is launched later. The device computes launches in their order, so the owner's
+          writes come after the stale ones, and it reads only positions that it has written or found by their hash.
+        - Nothing stale can be found by its hash. A block is registered when all its positions are of collected steps,
+          and rows in flight write positions behind those: into a block that is not full, or not at all.
+        """
         self.pool.release(request.blocks)
         request.blocks.clear()
         request.computed = 0
         request.registered = 0
+        request.pending = 0
+        request.epoch += 1
 
 
-def _row(request: Request, budget: int) -> Row:
+def _row(request: Request, missing: int, budget: int) -> Row:
     """The request's next tokens, as many as are missing and fit."""
-    missing = len(request.tokens) - request.computed
     count = min(missing, budget, SCORED_CHUNK) if request.scores_prompt else min(missing, budget)
-    return Row(request, request.computed, count, count == missing)
+    return Row(request, request.computed, count, count == missing, (), request.epoch)

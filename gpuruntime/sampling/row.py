@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpuruntime.backend import SamplingParams, TokenLogprob
+
+
+class Picking(Enum):
+    """What it takes to pick a request's next token."""
+
+    LARGEST = "the largest of the untouched logits"
+    DRAW = "a draw from the untouched logits"
+    READ = "the host's sampler, which reads logits and text"
+
 
 TokenIds = Sequence[int] | NDArray[np.int64]
 
@@ -42,12 +52,8 @@ def penalizes(params: SamplingParams) -> bool:
     return params.repetition_penalty != 1 or params.presence_penalty != 0 or params.frequency_penalty != 0
 
 
-def is_plain_greedy(params: SamplingParams, banned: tuple[int, ...] = ()) -> bool:
-    """Whether the arg max of the untouched logits is the whole answer, so that no logits need to be seen."""
-    return (
-        params.temperature == 0
-        and params.logprobs is None
-        and not params.logit_bias
-        and not banned
-        and not penalizes(params)
-    )
+def picking(params: SamplingParams) -> Picking:
+    """What the parameters ask for; where ids are banned or the prompt is scored the host reads logits besides."""
+    if params.logprobs is not None or params.logit_bias or penalizes(params):
+        return Picking.READ
+    return Picking.LARGEST if params.temperature == 0 else Picking.DRAW

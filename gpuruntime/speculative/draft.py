@@ -80,7 +80,7 @@ class DraftProposer:
             if count > 0:
                 batch.append(Row(text, text.computed, count, samples=count == text.missing))
                 budget -= count
-        for row, result in zip(batch, self._runner.run(batch), strict=True):
+        for row, result in zip(batch, self._runner.launch(batch).results(), strict=True):
             row.request.computed += row.count
             row.request.tokens += result.tokens
         return [row.request for row in batch if row.samples]

@@ -294,6 +294,6 @@ def test_a_quarter_of_a_device_books_a_quarter_of_the_seconds(world: World) -> N
     assert min(value or 0 for value in booked[0.25]) > 0
 
     ledger = world.engine(device_share=0.25).core.ledger
-    ledger.step([], 1.0, 3.0)
+    ledger.step([], 2.0)
     counts = ("running", "waiting", "kv_blocks_total", "kv_blocks_free", "kv_blocks_cached", "preemptions_total")
     assert ledger.stats({}, **dict.fromkeys(counts, 0)).busy_s_total == 0.5

@@ -96,5 +96,5 @@ class Fixed:
 def test_drafts_count_up_to_the_first_wrong_one(drafts: tuple[int, ...], picks: list[int], tokens: list[int]) -> None:
     prefill = Row(request(1, 20, 2), 0, 8, samples=False)
     decode = Row(request(2, 20, 2), 19, 1, samples=True, drafts=drafts)
-    results = ModelRunner(Fixed(picks)).run([prefill, decode])  # type: ignore[arg-type]
+    results = ModelRunner(Fixed(picks)).launch([prefill, decode]).results()  # type: ignore[arg-type]
     assert [list(result.tokens) for result in results] == [[], tokens]

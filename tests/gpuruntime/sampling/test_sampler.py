@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gpuruntime.backend import SamplingParams
-from gpuruntime.sampling.row import SampleRow, is_plain_greedy
+from gpuruntime.sampling.row import Picking, SampleRow, picking
 from gpuruntime.sampling.sampler import sample, uniform
 
 
@@ -97,10 +97,9 @@ def test_temperature_zero_is_the_largest_logit_and_tiny_temperatures_come_to_it(
     assert tokens(logits * 1e4, [SampleRow(SamplingParams(1, temperature=1e-9, top_p=0.5), 0.5)]) == [1]
 
 
-def test_what_the_arg_max_alone_answers() -> None:
-    assert is_plain_greedy(SamplingParams(1, temperature=0.0, top_p=0.5, top_k=3, min_p=0.1))
-    assert not is_plain_greedy(SamplingParams(1, temperature=0.0), banned=(2,))
-    assert not is_plain_greedy(SamplingParams(1))
+def test_who_can_pick() -> None:
+    assert picking(SamplingParams(1, temperature=0.0, top_p=0.5, top_k=3, min_p=0.1)) is Picking.LARGEST
+    assert picking(SamplingParams(1, temperature=0.7, top_p=0.5, top_k=3, min_p=0.1)) is Picking.DRAW
     for field, value in (
         ("logprobs", 0),
         ("logit_bias", ((1, 1.0),)),
@@ -108,7 +107,9 @@ def test_what_the_arg_max_alone_answers() -> None:
         ("frequency_penalty", 0.1),
         ("repetition_penalty", 1.1),
     ):
-        assert not is_plain_greedy(SamplingParams(1, temperature=0.0, **{field: value}))
+        for temperature in (0.0, 0.7):
+            params = SamplingParams(1, temperature=temperature, **{field: value})  # type: ignore[arg-type]
+            assert picking(params) is Picking.READ
 
 
 def test_logits_of_inference_mode_are_taken_and_left_as_they_are() -> None:
