@@ -76,14 +76,26 @@ class ModelRunner:
 
     def launch(self, rows: Sequence[Row]) -> PickedStep | ReadStep:
         """Starts to compute the rows' K and V and what follows from them."""
-        kinds = set(map(_picking, rows))
-        if not kinds <= self._picked_there:
-            return ReadStep(self._read(rows))
+        kinds = [_picking(row) for row in rows]
+        if self._picked_there.issuperset(kinds):
+            return self._pick(rows, draws=Picking.DRAW in kinds)
+        if Picking.DRAW in kinds and Picking.DRAW in self._picked_there:
+            return ReadStep(self._part(rows, kinds))
+        return ReadStep(self._read(rows))
+
+    def _pick(self, rows: Sequence[Row], *, draws: bool) -> PickedStep:
         batch = make_batch(rows, self._pending(rows))
-        picks = self._executor.launch(batch, make_draws(rows) if Picking.DRAW in kinds else None)
+        picks = self._executor.launch(batch, make_draws(rows) if draws else None)
         ahead = self._executor.runs_ahead
         self._before = rows if ahead else ()
         return PickedStep(rows, picks, settled=not ahead)
+
+    def _part(self, rows: Sequence[Row], kinds: Sequence[Picking]) -> list[RowResult]:
+        """In two steps: the device and the host draw other numbers, and a text must not depend on its company."""
+        read = [row for row, kind in zip(rows, kinds, strict=True) if kind is Picking.READ]
+        rest = [row for row, kind in zip(rows, kinds, strict=True) if kind is not Picking.READ]
+        there, here = iter(self._pick(rest, draws=True).results()), iter(self._read(read))
+        return [next(here if kind is Picking.READ else there) for kind in kinds]
 
     def _pending(self, rows: Sequence[Row]) -> dict[int, int]:
         """Where, among the picks of the launch before, the token of each request is that the host does not know."""
@@ -153,7 +165,10 @@ def _picking(row: Row) -> Picking:
         return Picking.READ
     if not row.samples:
         return Picking.LARGEST  # of no logits at all
-    return Picking.READ if _banned(row, 0) else row.request.picking
+    # Guesses behind a place with bans must be drawn as they would be without the guesses: all of them on the host.
+    if _banned(row, 0) or (row.request.picking is Picking.DRAW and row.request.params.min_tokens):
+        return Picking.READ
+    return row.request.picking
 
 
 def _accept(row: Row, picks: Sequence[int]) -> RowResult:
