@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from gpuruntime.backend import SamplingParams
 from gpuruntime.engine.executor import Draws, Known, StepBatch
 from gpuruntime.engine.request import Clock, Request
-from gpuruntime.engine.runner import ModelRunner, make_batch
+from gpuruntime.engine.runner import ModelRunner, make_batch, make_draws
 from gpuruntime.engine.scheduler import Row
 
 
-def request(key: int, tokens: int, blocks: int, **params: int) -> Request:
+def request(key: int, tokens: int, blocks: int, **params: float) -> Request:
     made = Request(
         key,
         tokens,
         [1000 * key + i for i in range(tokens)],
-        SamplingParams(9, temperature=0.0, **params),  # type: ignore[arg-type]
+        SamplingParams(9, **{"temperature": 0.0, **params}),  # type: ignore[arg-type]
         0,
         b"",
         frozenset(),
@@ -98,3 +98,26 @@ def test_drafts_count_up_to_the_first_wrong_one(drafts: tuple[int, ...], picks: 
     decode = Row(request(2, 20, 2), 19, 1, samples=True, drafts=drafts)
     results = ModelRunner(Fixed(picks)).launch([prefill, decode]).results()  # type: ignore[arg-type]
     assert [list(result.tokens) for result in results] == [[], tokens]
+
+
+def test_a_token_that_is_still_picked_is_named_by_its_place() -> None:
+    chunk, waits, known = request(1, 40, 3), request(2, 20, 2), request(3, 10, 1)
+    waits.pending = 1
+    rows = [Row(chunk, 16, 3, samples=False), Row(waits, 20, 1, samples=True), Row(known, 9, 1, samples=True)]
+    batch = make_batch(rows, {3: 0, 2: 5})
+    assert batch.token_ids.tolist() == [1016, 1017, 1018, ~5, 3009]
+    assert batch.logits_rows.tolist() == [3, 4]
+
+
+def test_a_draw_has_its_request_s_parameters_and_its_token_s_place() -> None:
+    plain, hot = request(1, 5, 1), request(2, 20, 2, temperature=0.5, top_k=2**40, top_p=0.25, min_p=0.125)
+    plain.tokens += [8, 9]
+    hot.seed, hot.pending = 2**64 - 1, 1
+    rows = [Row(plain, 0, 3, samples=False), Row(hot, 20, 1, samples=True), Row(plain, 6, 1, True, drafts=(4, 4))]
+    draws = make_draws(rows)
+    assert draws.temperatures.tolist() == [0.5, 0, 0, 0]
+    assert draws.top_ks.tolist() == [2**31 - 1, 0, 0, 0]
+    assert draws.top_ps.tolist() == [0.25, 1, 1, 1]
+    assert draws.min_ps.tolist() == [0.125, 0, 0, 0]
+    assert draws.seeds.tolist() == [-1, 0, 0, 0]
+    assert draws.steps.tolist() == [1, 2, 3, 4]
