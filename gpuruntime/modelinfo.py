@@ -29,8 +29,8 @@ DEFAULT_CONTEXT = 4096
 MAX_HEADER_BYTES = 100 << 20  # safetensors' own limit
 
 # A weight of a product, and a value of the embedding table and, where kv_dtype is "auto", of K and V.
-_WEIGHT_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "int8": 1}
-_ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "int8": 2}
+_WEIGHT_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "int8": 1, "fp8": 1}
+_ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "int8": 2, "fp8": 2}
 _GGUF_ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
@@ -157,8 +157,8 @@ def memory_needs(
     length = min(info.context_length, DEFAULT_CONTEXT) if max_model_len is None else max_model_len
     if not 2 <= length <= info.context_length:
         raise ValueError(f"max_model_len {length}: must be between 2 and the model's context of {info.context_length}")
-    # int8 K and V have one fp32 scale for each head of a token.
-    per_head = info.head_dim + 4 if kv_dtype == "int8" else info.head_dim * element
+    # int8 and fp8 K and V have one fp32 scale for each head of a token.
+    per_head = info.head_dim + 4 if kv_dtype in ("int8", "fp8") else info.head_dim * element
     per_token = 2 * info.n_layers * info.n_kv_heads * per_head
     capacity = kv_bytes // (per_token * 16) * 16
     if capacity < 16:
@@ -187,7 +187,7 @@ def _weights_bytes(info: ModelInfo, dtype: str) -> int:
     body = info.parameter_count - (table if info.tied_embeddings else 2 * table)
     if dtype == "fp32":
         return info.parameter_count * _WEIGHT_BYTES[dtype]
-    scales = 4 * ((body + table) // info.hidden_size) if dtype == "int8" else 0
+    scales = 4 * ((body + table) // info.hidden_size) if dtype in ("int8", "fp8") else 0
     return table * _ELEMENT_BYTES[dtype] + (body + table) * _WEIGHT_BYTES[dtype] + scales
 
 

@@ -52,7 +52,7 @@ class HostStep:
 class StepTensors:
     """What the device reads in a step of ``T`` tokens, ``R`` of which are sampled.
 
-    token_ids: int32 ``[T]``, a negative one as in ``StepBatch``. positions: int32 ``[T]``. slots: int64 ``[T]``, a
+    token_ids: int32 ``[T]``, a negative one as in ``StepBatch``. positions: int64 ``[T]``. slots: int64 ``[T]``, a
     negative one is nowhere. sample_rows: int32 ``[R]``.
     """
 
@@ -121,7 +121,7 @@ class Layout:
         tokens, requests, sampled = (sizes.tokens,), (sizes.requests,), (sizes.sampled,)
         shapes = {
             "token_ids": (torch.int32, tokens),
-            "positions": (torch.int32, tokens),
+            "positions": (torch.int64, tokens),
             "slots": (torch.int64, tokens),
             "begins": (torch.int32, (sizes.requests + 1,)),
             "lengths": (torch.int32, requests),

@@ -22,7 +22,7 @@ Tables = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a step's ``T`` tokens stand: int32 or int64 ``positions``, int64 ``slots``; a negative slot has no K and V.
+    """Where a step's ``T`` tokens stand: int64 ``positions`` and ``slots``; a negative slot has no K and V.
 
     far: where the queries stand inside a cache of sinks and window, under a view that has sinks.
     """

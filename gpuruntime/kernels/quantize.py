@@ -17,6 +17,7 @@ from torch import Tensor
 LIMIT = 127
 _CLIPS = tuple(1.0 - 0.02 * step for step in range(16))
 _CHUNK_ELEMENTS = 1 << 17  # a chunk and its temporaries stay in the core's own cache
+_GPU_CHUNK_ELEMENTS = 1 << 24  # there a launch costs more than the memory's way
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ def quantize_rows(weight: Tensor) -> QuantizedWeight:
     rows, columns = weight.shape
     values = torch.empty((rows, columns), dtype=torch.int8, device=weight.device)
     scales = torch.empty(rows, dtype=torch.float32, device=weight.device)
-    step = max(1, _CHUNK_ELEMENTS // max(1, columns))
+    chunk = _GPU_CHUNK_ELEMENTS if weight.is_cuda else _CHUNK_ELEMENTS
+    step = max(1, chunk // max(1, columns))
     with _one_thread():
         for start in range(0, rows, step):
             end = min(start + step, rows)

@@ -208,6 +208,7 @@ TABLE = 49152 * 576  # SmolLM2's, which is its head as well
         # A scale for each row: q, k, v, o, gate, up, down of 30 layers, and the head.
         ("int8", "auto", 134_515_008 + TABLE * 2 + 4 * (30 * (576 + 2 * 192 + 576 + 2 * 1536 + 576) + 49152), 128),
         ("bf16", "int8", 134_515_008 * 2 + TABLE * 2, 68),
+        ("fp8", "fp8", 134_515_008 + TABLE * 2 + 4 * (30 * (576 + 2 * 192 + 576 + 2 * 1536 + 576) + 49152), 68),
     ],
 )
 def test_memory_needs_add_up_from_first_principles(

@@ -11,6 +11,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from gpuruntime.engine.config import BLOCK_TOKENS
 from gpuruntime.kernels.gpu.attention_batch import UNSPECIALIZED
 from gpuruntime.kernels.gpu.attention_decode import (
     attention_decode_kernel,
@@ -30,15 +31,14 @@ class _Model:
     kv_heads: int
     group: int
     head_dim: int
-    block_size: int = 64
     window: bool = False
     sinks: bool = False
     softcap: bool = False
 
 
 _LLAMA = _Model("Llama 8B", kv_heads=8, group=4, head_dim=128)
-_SMOL = _Model("SmolLM2", kv_heads=3, group=3, head_dim=64, block_size=16)
-_SMOL_SINKS = _Model("SmolLM2 with sinks", kv_heads=3, group=3, head_dim=64, block_size=16, window=True, sinks=True)
+_SMOL = _Model("SmolLM2", kv_heads=3, group=3, head_dim=64)
+_SMOL_SINKS = _Model("SmolLM2 with sinks", kv_heads=3, group=3, head_dim=64, window=True, sinks=True)
 _GEMMA = _Model("Gemma 3 4B", kv_heads=4, group=2, head_dim=256, window=True)
 _GEMMA_2 = _Model("Gemma 2 9B", kv_heads=8, group=2, head_dim=256, window=True, softcap=True)
 
@@ -108,7 +108,7 @@ def _common(model: _Model, pool: str) -> tuple[dict[str, str], dict[str, Any]]:
         "HAS_SOFTCAP": model.softcap,
         "GROUP": model.group,
         "KV_HEADS": model.kv_heads,
-        "BLOCK_SIZE": model.block_size,
+        "BLOCK_SIZE": BLOCK_TOKENS,
         "HEAD_DIM": model.head_dim,
         "HEAD_PADDED": triton.next_power_of_2(model.head_dim),
         "DOT_DTYPE": tl.bfloat16,

@@ -85,16 +85,24 @@ def _warps(block: int) -> int:
 
 
 def configurations() -> tuple[Configuration, ...]:
-    """The widths of an 8B and a 70B Llama and of SmolLM2, with the fp32 stream and the bf16 weights' products."""
-    return tuple(_configuration(width, delta) for width, delta in ((576, "fp32"), (4096, "bf16"), (8192, "bf16")))
+    """The widths of SmolLM2 and of an 8B and a 70B Llama, with the fp32 stream and the bf16 weights' products.
+
+    Gemma 3 4B norms what a product gave, for the stream.
+    """
+    widths = (_configuration(str(width), width, "fp32", "bf16", delta="bf16") for width in (576, 4096, 8192))
+    return (*widths, _configuration("2560 of a product", 2560, "bf16", "fp32"))
 
 
-def _configuration(width: int, delta: str) -> Configuration:
+def _configuration(name: str, width: int, stream: str, out: str, *, delta: str | None = None) -> Configuration:
     block = triton.next_power_of_2(width)
-    signature = {"stream": "*fp32", "delta": f"*{delta}", "weight": "*fp32", "out": "*bf16"}
-    constants: dict[str, Any] = {"HAS_DELTA": True, "BLOCK": block}
+    signature = {"stream": f"*{stream}", "weight": "*fp32", "out": f"*{out}"}
+    constants: dict[str, Any] = {"HAS_DELTA": delta is not None, "BLOCK": block}
+    if delta is None:
+        constants["delta"] = None
+    else:
+        signature["delta"] = f"*{delta}"
     return Configuration(
-        name=f"add_rms_norm {width}",
+        name=f"add_rms_norm {name}",
         kernel=rms_norm_kernel,
         signature=signature | {"width": "i32", "eps": "fp32"},
         constants=constants,

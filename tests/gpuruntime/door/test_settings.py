@@ -28,6 +28,7 @@ async def test_options_reach_the_engine(tmp_path: Path) -> None:
         "--draft-model": str(tmp_path),
         "--max-drafts": "3",
         "--tensor-parallel": "2",
+        "--backend": "torch",
     }
     arguments = [part for option in options.items() for part in option]
     settings = read_settings(["serve", "--model", str(tmp_path), *arguments])
@@ -36,7 +37,7 @@ async def test_options_reach_the_engine(tmp_path: Path) -> None:
     config = backend._config
     assert (config.dtype, config.kv_dtype, config.attention_sinks, config.attention_window) == ("int8", "int8", 4, 256)
     assert (config.request_timeout_s, config.speculation, config.max_drafts) == (90.0, "draft", 3)
-    assert (config.draft_model_path, config.tensor_parallel) == (tmp_path, 2)
+    assert (config.draft_model_path, config.tensor_parallel, config.backend) == (tmp_path, 2, "torch")
 
 
 def test_a_message_of_an_older_agent_leaves_the_engines_defaults() -> None:
@@ -57,6 +58,7 @@ def test_the_wire_and_the_engine_agree_on_defaults() -> None:
     wire = EngineSettings()
     own = {field.name: field.default for field in fields(EngineConfig)}
     shared = (
+        "backend",
         "kv_dtype",
         "attention_sinks",
         "attention_window",
