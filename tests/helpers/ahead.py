@@ -75,6 +75,7 @@ class Device:
     def __init__(self, num_blocks: int) -> None:
         self.num_blocks = num_blocks
         self.memory = [0] * (num_blocks * BLOCK_TOKENS)
+        self.rows: list[int] = []  # of each step
 
     def probe(self) -> Any:
         raise NotImplementedError
@@ -92,6 +93,7 @@ class Device:
         return Known([int(logits.argmax()) for logits in found])
 
     def _scores(self, batch: StepBatch) -> list[Scores]:
+        self.rows.append(len(batch.positions))
         contexts = []
         wanted = set(batch.logits_rows.tolist())
         for row, table in enumerate(batch.tables.tolist()):

@@ -200,6 +200,19 @@ def test_what_the_host_has_to_read_waits_for_no_further_launch() -> None:
     assert (given, device.launches) == ([1, 2, 3], 0)
 
 
+def test_a_text_that_ends_before_the_host_may_read_on_is_not_computed_on() -> None:
+    run, _ = simulated()
+    unbounded = arrival(max_tokens=9)
+    end = oracle(unbounded.prompt(0), unbounded.params(0), ())[5]
+    key = run.add(0, replace(unbounded, end_ids=(end,)))
+    for _ in range(len(run.texts[key])):
+        run.step()
+    assert key not in run.engine.ends
+    run.add(1, arrival(base=1, kind="scored", max_tokens=1))
+    run.drain()
+    assert run.device.rows == [1] * (len(run.texts[key]) + 1), "a row of the ended text would be beside the other"
+
+
 def test_features_build_on_results_so_nothing_runs_ahead_of_them() -> None:
     speculation = Speculation(NgramProposer(), 4, Eager())
     run, device = simulated(features=(speculation,))

@@ -121,3 +121,21 @@ def test_a_draw_has_its_request_s_parameters_and_its_token_s_place() -> None:
     assert draws.min_ps.tolist() == [0.125, 0, 0, 0]
     assert draws.seeds.tolist() == [-1, 0, 0, 0]
     assert draws.steps.tolist() == [1, 2, 3, 4]
+
+
+def test_places_are_those_among_the_rows_that_picked() -> None:
+    class Ahead(Fixed):
+        runs_ahead = True
+        batches: list[StepBatch] = []
+
+        def launch(self, batch: StepBatch, draws: Draws | None = None) -> Known:
+            self.batches.append(batch)
+            return super().launch(batch, draws)
+
+    first, second = request(2, 20, 2), request(3, 30, 2)
+    runner = ModelRunner(Ahead([7, 7]))  # type: ignore[arg-type]
+    decodes = [Row(first, 19, 1, samples=True), Row(second, 29, 1, samples=True)]
+    runner.launch([Row(request(1, 20, 2), 0, 8, samples=False), *decodes])
+    first.pending = second.pending = 1
+    runner.launch([Row(second, 30, 1, samples=True), Row(first, 20, 1, samples=True)])
+    assert Ahead.batches[1].token_ids.tolist() == [~1, ~0]
