@@ -43,7 +43,7 @@ class SamplingParams:
     ``stop_token_ids`` can be picked. ``logprobs`` asks for that many alternatives beside each picked token, 0 for the
     picked one alone; ``prompt_logprobs`` the same of the prompt's tokens. ``timeout_s`` after it entered the engine
     the request ends with the reason "abort" and what it has. ``special`` tokens are part of the text, by their names;
-    others are not.
+    others are not. ``grammar``: llguidance's, which the text follows to its end.
     """
 
     max_tokens: int
@@ -64,6 +64,7 @@ class SamplingParams:
     prompt_logprobs: int | None = None
     timeout_s: float | None = None
     special: tuple[str, ...] = ()
+    grammar: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

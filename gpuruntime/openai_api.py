@@ -99,6 +99,7 @@ class SamplingBody(msgspec.Struct, kw_only=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     user: str | None = None
+    structured_outputs: dict[str, Any] | None = None
 
     @property
     def choices(self) -> int:

@@ -14,6 +14,7 @@ from gpuruntime.openai_api import (
     CompletionBody,
     DetokenizeBody,
     Message,
+    NamedTool,
     SamplingBody,
     TokenizeBody,
 )
@@ -155,6 +156,7 @@ def _check_ranges(body: ChatBody | CompletionBody) -> None:
         raise BadBody(text, "min_tokens")
     _check_stops(body)
     _check_biases(body)
+    _check_structure(body)
 
 
 def _between(name: str, value: float | None, low: float, high: float) -> None:
@@ -188,6 +190,46 @@ def _check_biases(body: SamplingBody) -> None:
     check_ids("logit_bias", [int(key) for key in given], None)
 
 
+_STRUCTURES: dict[str, type | tuple[type, ...]] = {
+    "json": (dict, bool, str),
+    "json_object": bool,
+    "regex": str,
+    "grammar": str,
+    "choice": list,
+}
+
+
+def _check_structure(body: SamplingBody) -> None:
+    """vLLM's field: exactly one of the kinds. Whether it compiles is the door's to say."""
+    wanted = body.structured_outputs
+    if wanted is None:
+        return
+    kinds = ", ".join(_STRUCTURES)
+    if len(wanted) != 1 or not wanted.keys() <= _STRUCTURES.keys():
+        raise BadBody(f"Invalid 'structured_outputs': give exactly one of {kinds}.", "structured_outputs")
+    name, value = next(iter(wanted.items()))
+    field = f"structured_outputs.{name}"
+    if not isinstance(value, _STRUCTURES[name]) or value in ("", [], False):
+        raise BadBody(f"Invalid '{field}': it is empty or of another type.", field, "invalid_type")
+    if isinstance(value, list) and not all(isinstance(one, str) and one for one in value):
+        raise BadBody(f"Invalid '{field}': choices are texts that are not empty.", field, "invalid_type")
+
+
+def _check_format(chat: ChatBody) -> None:
+    wanted = chat.response_format
+    if wanted is None or wanted.get("type") in ("text", "json_object"):
+        return
+    if wanted.get("type") != "json_schema":
+        raise _refuse("response_format", "only the types 'text', 'json_object' and 'json_schema' are offered")
+    given = wanted.get("json_schema")
+    if not isinstance(given, dict) or not isinstance(given.get("name"), str):
+        where = "response_format.json_schema"
+        raise BadBody(f"Invalid '{where}': an object with a name and a schema is needed.", where)
+    if not isinstance(given.get("schema", {}), dict):
+        where = "response_format.json_schema.schema"
+        raise BadBody(f"Invalid '{where}': it must be an object.", where, "invalid_type")
+
+
 def _refuse(name: str, why: str) -> BadBody:
     return BadBody(f"Unsupported '{name}': {why}.", name, "unsupported_value")
 
@@ -202,8 +244,7 @@ def _check_chat(chat: ChatBody) -> None:
     if chat.function_call not in (None, "none", "auto"):
         raise _refuse("function_call", "it was replaced by 'tool_choice'")
     _check_tools(chat)
-    if chat.response_format is not None and chat.response_format.get("type") != "text":
-        raise _refuse("response_format", "only the type 'text' is offered")
+    _check_format(chat)
     if any(kind != "text" for kind in chat.modalities or ()):
         raise _refuse("modalities", "only 'text' is offered")
     if chat.audio is not None:
@@ -219,8 +260,16 @@ def _check_tools(chat: ChatBody) -> None:
             where = f"tools[{index}].function.name"
             text = f"Invalid '{where}': {tool.function.name[:80]!r} is not 1 to 64 letters, digits, '_' and '-'."
             raise BadBody(text, where)
-    if chat.tool_choice not in (None, "none", "auto"):
-        raise _refuse("tool_choice", "a call cannot be forced here; 'auto' and 'none' are offered")
+    names = [tool.function.name for tool in tools]
+    if len(set(names)) < len(names):
+        raise BadBody("Invalid 'tools': two of them have one name.", "tools")
+    if chat.tool_choice in (None, "none", "auto"):
+        return
+    if not tools:
+        raise BadBody("Invalid 'tool_choice': it needs 'tools'.", "tool_choice")
+    if isinstance(chat.tool_choice, NamedTool) and chat.tool_choice.function.name not in names:
+        text = f"Invalid 'tool_choice': {chat.tool_choice.function.name[:80]!r} is none of the tools."
+        raise BadBody(text, "tool_choice")
 
 
 def _check_completion(body: CompletionBody) -> None:

@@ -19,6 +19,7 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "frequency_penalty": (0,),
     "repetition_penalty": (1,),
     "min_tokens": (0,),
+    "response_format": ({"type": "text"},),
 }
 _T = TypeVar("_T")
 
@@ -31,6 +32,7 @@ class Asked:
     max_tokens: int | None
     logprobs: int | None
     echo: bool = False
+    grammar: str | None = None
 
     @property
     def model(self) -> str:
@@ -103,6 +105,7 @@ class Asked:
             "seed": body.seed,
             "logprobs": self.logprobs,
             "prompt_logprobs": self.scored_prompt,
+            "grammar": self.grammar,
         }
         return {name: value for name, value in given.items() if value is not None}
 

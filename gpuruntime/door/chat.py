@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpuruntime.backend import Backend, BackendInfo
 from gpuruntime.door.asked import Asked
 from gpuruntime.door.chat_request import ChatRequest, parse_chat
 from gpuruntime.door.choice import Source
 from gpuruntime.door.frames import ChatFrames, Envelope
 from gpuruntime.door.tool_frames import ToolFrames
+from gpuruntime.tools.formats import ToolFormat
 
 
 class Chat:
@@ -31,8 +34,15 @@ class Chat:
             envelope,
             backend.token_bytes,
             logprobs=logprobs,
-            form=info.tool_format if asked.tools else None,
+            form=_form(asked, info),
             tools=[tool["function"]["name"] for tool in asked.tools],
             thinks=info.thinks,
             parallel=asked.parallel,
         )
+
+
+def _form(asked: ChatRequest, info: BackendInfo) -> ToolFormat | None:
+    """A call that was forced is the bare object: the grammar has no marks."""
+    if not asked.tools or info.tool_format is None:
+        return None
+    return replace(info.tool_format, bare=True) if asked.forced else info.tool_format

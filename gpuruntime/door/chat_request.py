@@ -12,18 +12,23 @@ import msgspec
 from gpuruntime.backend import BackendInfo
 from gpuruntime.door.asked import Asked, refusing
 from gpuruntime.door.errors import bad_request
-from gpuruntime.openai_api import ChatBody, Message, Tool, ToolCall
+from gpuruntime.door.structure import asked_grammar
+from gpuruntime.openai_api import ChatBody, Message, NamedTool, Tool, ToolCall
 from gpuruntime.openai_checks import decode_chat
 from gpuruntime.tools.formats import THINK
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest(Asked):
-    """``messages`` and ``tools`` as chat templates want them; no tools where none may be called."""
+    """``messages`` and ``tools`` as chat templates want them; only tools that may be called.
+
+    ``forced``: one of them has to be.
+    """
 
     messages: tuple[dict[str, Any], ...] = ()
     tools: tuple[dict[str, Any], ...] = ()
     parallel: bool = True
+    forced: bool = False
 
     def special(self, info: BackendInfo) -> tuple[str, ...]:
         marks = info.tool_format.marks if self.tools and info.tool_format is not None else ()
@@ -33,12 +38,15 @@ class ChatRequest(Asked):
 def parse_chat(body: bytes) -> ChatRequest:
     """Raises ``ApiError`` (400) whose ``param`` names the field, as ``messages[0].role``."""
     chat = refusing(lambda: decode_chat(body))
+    tools = _tools(chat)
     return ChatRequest(
         chat,
         chat.most_tokens,
         chat.logprob_count,
         messages=tuple(plain_messages(chat.messages)),
-        tools=_tools(chat),
+        grammar=refusing(lambda: asked_grammar(chat, tools)),
+        tools=tools,
+        forced=chat.tool_choice not in (None, "none", "auto"),
         parallel=chat.parallel_tool_calls is not False,
     )
 
@@ -85,7 +93,8 @@ def _call(call: ToolCall) -> dict[str, Any]:
 def _tools(chat: ChatBody) -> tuple[dict[str, Any], ...]:
     if chat.tool_choice == "none":
         return ()
-    return tuple(_tool(tool) for tool in chat.tools or ())
+    only = chat.tool_choice.function.name if isinstance(chat.tool_choice, NamedTool) else None
+    return tuple(_tool(tool) for tool in chat.tools or () if only in (None, tool.function.name))
 
 
 def _tool(tool: Tool) -> dict[str, Any]:

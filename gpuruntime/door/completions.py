@@ -6,6 +6,7 @@ from gpuruntime.backend import Backend, BackendInfo
 from gpuruntime.door.asked import Asked, refusing
 from gpuruntime.door.choice import Source
 from gpuruntime.door.frames import Envelope
+from gpuruntime.door.structure import asked_grammar
 from gpuruntime.door.text_frames import TextFrames
 from gpuruntime.openai_api import CompletionBody
 from gpuruntime.openai_checks import check_ids, decode_completion
@@ -18,7 +19,13 @@ class Completions:
 
     def parse(self, body: bytes) -> Asked:
         completion = refusing(lambda: decode_completion(body))
-        return Asked(completion, completion.most_tokens, completion.logprob_count, echo=bool(completion.echo))
+        return Asked(
+            completion,
+            completion.most_tokens,
+            completion.logprob_count,
+            echo=bool(completion.echo),
+            grammar=refusing(lambda: asked_grammar(completion)),
+        )
 
     async def sources(self, backend: Backend, info: BackendInfo, asked: Asked, salt: bytes) -> list[Source]:
         body = asked.body

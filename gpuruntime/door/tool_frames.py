@@ -97,7 +97,8 @@ class ToolFrames(ChatFrames):
 
     def _reading(self, choice: Choice) -> _Reading:
         if choice.index not in self._readings:
-            thinking = self._thinks and choice.source.prompt.thinking
+            # What follows a grammar follows it from the first token on.
+            thinking = self._thinks and choice.source.prompt.thinking and choice.params.grammar is None
             parser = AnswerParser(self._form, self._tools, thinks=self._thinks, thinking=thinking)
             self._readings[choice.index] = _Reading(parser)
         return self._readings[choice.index]

@@ -10,13 +10,19 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gpuruntime.backend import BackendStats, FinishReason, Timings, TokenLogprob
 from gpuruntime.engine.kv import BlockPool
 from gpuruntime.engine.ledger import Ledger
 from gpuruntime.engine.request import Request
 from gpuruntime.engine.scheduler import Row, Scheduler
+
+if TYPE_CHECKING:
+    from gpuruntime.engine.grammar import Grammars, Matcher
+
+COMPILING_S = 0.01  # how long a step that has nothing else to do waits for a grammar
 
 
 class StepOutput(NamedTuple):
@@ -112,10 +118,12 @@ class EngineCore:
         num_blocks: int,
         cache: bool,
         features: Sequence[Feature] = (),
+        grammars: Grammars | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``num_blocks`` of the runner's KV blocks are used; ``cache`` keeps released ones for later prompts.
 
+        ``grammars`` compiles those of requests that have one, which run only then.
         With ``features``, which build on each step's results, no step is launched ahead.
         """
         pool = BlockPool(num_blocks, keep_released=cache)
@@ -125,6 +133,8 @@ class EngineCore:
         self._runner = runner
         self._clock = clock
         self._requests: dict[int, Request] = {}
+        self._grammars = grammars
+        self._compiling: dict[int, Future[Matcher]] = {}
         self._flights: deque[_Flight] = deque()
         self._collected_s = -math.inf
 
@@ -135,7 +145,12 @@ class EngineCore:
 
     def add(self, request: Request) -> None:
         self._requests[request.key] = request
-        self.scheduler.add(request)
+        if request.params.grammar is None:
+            self.scheduler.add(request)
+        elif self._grammars is None:
+            raise ValueError("this engine was made without grammars")
+        else:
+            self._compiling[request.key] = self._grammars.compile(request.params.grammar)
 
     def step(self) -> list[StepOutput]:
         """Launches one batch: decodes first, prefill chunks beside them. Returns the tokens of the steps it collected.
@@ -144,11 +159,13 @@ class EngineCore:
         """
         began_s = self._clock()
         late = [request for request in self._requests.values() if request.deadline_s <= began_s]
-        outputs = [self._abort(request) for request in late]
+        outputs = [self._abort(request) for request in late] + self._compiled()
         rows = self.scheduler.schedule()
         if self._flights and (not rows or self._runner.reads(rows)):
             outputs += self._collect(0)
             rows = [row for row in rows if row.current]
+        elif not rows and self._compiling:
+            wait(self._compiling.values(), COMPILING_S, FIRST_COMPLETED)
         elif not rows and self._requests:
             raise RuntimeError("requests wait, but none can run: KV blocks were lost")
         if rows:
@@ -178,6 +195,19 @@ class EngineCore:
             kv_blocks_cached=pool.cached,
             preemptions_total=scheduler.preemptions,
         )
+
+    def _compiled(self) -> list[StepOutput]:
+        """Lets in whose grammar is ready; one that failed ends its request."""
+        outputs = []
+        for key in [key for key, future in self._compiling.items() if future.done()]:
+            request, future = self._requests[key], self._compiling.pop(key)
+            self.scheduler.add(request)
+            if future.exception() is not None:
+                self.scheduler.abort(request)
+                outputs.append(StepOutput(key, (), "error", self._end(request)))
+            else:
+                request.matcher = future.result()
+        return outputs
 
     def _launch(self, rows: Sequence[Row], began_s: float) -> Launched:
         for feature in self.features:
@@ -232,6 +262,8 @@ class EngineCore:
         )
 
     def _abort(self, request: Request) -> StepOutput:
+        if self._compiling.pop(request.key, None) is not None:
+            self.scheduler.add(request)
         self.scheduler.abort(request)
         return StepOutput(request.key, (), "abort", self._end(request))
 

@@ -49,6 +49,7 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
     import torch
 
     from gpuruntime.engine.executors import make_executor
+    from gpuruntime.engine.grammar import Grammars
     from gpuruntime.engine.runner import ModelRunner
     from gpuruntime.engine.torch_executor import DTYPES, kv_bytes_per_token
     from gpuruntime.kernels.rates import measure_rates
@@ -72,6 +73,7 @@ def load_engine(config: EngineConfig) -> LoadedEngine:
         num_blocks=executor.num_blocks,
         cache=config.prefix_cache,
         features=make_features(config, draft_executor),
+        grammars=Grammars(config.model_path, model_config.vocab_size),
     )
     return_free_memory()
     return LoadedEngine(

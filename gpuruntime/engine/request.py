@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from gpuruntime.backend import FinishReason, SamplingParams, TokenLogprob
 from gpuruntime.engine.config import BLOCK_TOKENS
 from gpuruntime.engine.kv import BlockHash, chain_hash, root_hash
 from gpuruntime.sampling.row import Picking, picking
+
+if TYPE_CHECKING:
+    from gpuruntime.engine.grammar import Matcher
 
 
 class State(Enum):
@@ -60,7 +63,7 @@ class Request:
     ``end_ids`` end the text. ``scores_prompt``: log probabilities of the prompt are still wanted, so its tokens must
     be computed, not found in a cache; ``prompt_scores`` grows with its chunks.
     ``deadline_s``, of the engine's clock, aborts the request. ``accounted``: the rates of the device were known from
-    its first step on.
+    its first step on. ``matcher``: its place in the grammar that ``params`` ask for, once that is compiled.
     """
 
     key: int
@@ -89,6 +92,7 @@ class Request:
     preemptions: int = 0
     accounted: bool = False
     executed_ideal_s: float = 0.0
+    matcher: Matcher | None = None
     _prompt_ids: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
@@ -142,6 +146,10 @@ class Request:
             self.tokens.append(token)
             if token in self.end_ids:
                 return kept, "stop"
+            if self.matcher is not None:
+                self.matcher.accept(token)
+                if self.matcher.complete:
+                    return kept, "error" if self.matcher.failed else "stop"
             if kept == left:
                 return kept, "length"
         return len(tokens), None

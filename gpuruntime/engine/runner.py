@@ -122,8 +122,9 @@ def make_batch(rows: Sequence[Row], pending: Mapping[int, int] = MappingProxyTyp
     Without numpy but for the views at the end: after a step that read all weights the processor's caches hold nothing
     of us, and each function of numpy that is called has to come from memory first.
     """
-    begins = [0, *accumulate(row.size for row in rows)]
-    used = [-(-(row.start + row.size) // BLOCK_TOKENS) for row in rows]
+    sizes = [row.size for row in rows]
+    begins = [0, *accumulate(sizes)]
+    used = [-(-(row.start + size) // BLOCK_TOKENS) for row, size in zip(rows, sizes, strict=True)]
     width = max(used)
     tokens, tables, picked = array("i"), array("i"), array("i")
     for row, count, end in zip(rows, used, begins[1:], strict=True):
@@ -211,10 +212,11 @@ def _sample_row(row: Row, index: int) -> SampleRow:
     """How the token behind ``index`` drafts is picked; its uniform number is that place's own, with or without them."""
     request = row.request
     number = uniform(request.seed, request.num_output + index)
+    allowed = None if request.matcher is None else request.matcher.allowed()
     if not penalizes(request.params):
-        return SampleRow(request.params, number, banned=_banned(row, index))
+        return SampleRow(request.params, number, banned=_banned(row, index), allowed=allowed)
     output = request.tokens[request.prompt_len :] + list(row.drafts[:index])
-    return SampleRow(request.params, number, request.prompt_ids, output, _banned(row, index))
+    return SampleRow(request.params, number, request.prompt_ids, output, _banned(row, index), allowed)
 
 
 def _banned(row: Row, index: int) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from gpuruntime.backend import Prompt, SamplingParams, TokenLogprob
 # vLLM's fields beyond OpenAI's; which of them a server knows is for who configures it to say.
 EXTENSIONS = frozenset({"top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos", "stop_token_ids"})
 SCORES = frozenset({"logprobs", "prompt_logprobs"})
+UNGUIDED = frozenset({"tools", "response_format", "structured_outputs"})
 _ID_NAME = "token_id:"
 
 

@@ -26,7 +26,7 @@ from gpuruntime.backend import (
     SamplingParams,
     Timings,
 )
-from gpuruntime.external.openai_body import EXTENSIONS, SCORES, scores_of, upstream_body
+from gpuruntime.external.openai_body import EXTENSIONS, SCORES, UNGUIDED, scores_of, upstream_body
 
 READ_TIMEOUT_S = 300.0
 MAX_FRAME_BYTES = 1 << 22
@@ -108,7 +108,7 @@ class OpenAIServerBackend:
             kv_capacity_tokens=None,
             weights_bytes=None,
             dtype="unknown",
-            refuses=(EXTENSIONS - self._extensions) | self.refuses_scores | {"tools"},
+            refuses=(EXTENSIONS - self._extensions) | self.refuses_scores | UNGUIDED,
         )
 
     async def stop(self) -> None:

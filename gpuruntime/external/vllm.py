@@ -23,7 +23,7 @@ import aiohttp
 from tokenizers import Tokenizer
 
 from gpuruntime.backend import BackendInfo
-from gpuruntime.external.openai_body import EXTENSIONS, SCORES
+from gpuruntime.external.openai_body import EXTENSIONS, SCORES, UNGUIDED
 from gpuruntime.external.openai_server import OpenAIServerBackend
 from gpuruntime.loading.vocabulary import Vocabulary
 from gpuruntime.modelinfo import ModelFileError, read_model
@@ -91,7 +91,7 @@ class VllmBackend(OpenAIServerBackend):
             weights_bytes=model.parameter_count * (4 if self._config.engine.dtype == "fp32" else 2),
             dtype=self._config.engine.dtype,
             vocab_size=model.vocab_size,
-            refuses=(SCORES if self._vocabulary is None else frozenset({"prompt_logprobs"})) | {"tools"},
+            refuses=(SCORES if self._vocabulary is None else frozenset({"prompt_logprobs"})) | UNGUIDED,
         )
 
     def token_bytes(self, token: int) -> bytes:

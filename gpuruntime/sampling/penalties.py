@@ -1,6 +1,6 @@
-"""Logit bias, penalties and banned ids: the changes made to logits before a token is picked.
+"""Logit bias, penalties, banned ids and grammars: the changes made to logits before a token is picked.
 
-Only the touched ids are read and written; no array of the vocabulary's width is built.
+Only the touched ids are read and written; but for a grammar no array of the vocabulary's width is built.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ LARGEST = float(np.finfo(np.float32).max)
 
 def adjusts(row: SampleRow) -> bool:
     """Whether ``adjust`` would change anything of the row."""
-    return bool(row.params.logit_bias) or bool(row.banned) or penalizes(row.params)
+    return bool(row.params.logit_bias) or bool(row.banned) or row.allowed is not None or penalizes(row.params)
 
 
 def adjust(logits: NDArray[np.float32], rows: Sequence[SampleRow]) -> None:
-    """Changes fp32 ``logits [R, vocab]`` in place: bias, then penalties; a banned id ends at minus infinity."""
+    """Changes fp32 ``logits [R, vocab]`` in place: bias, then penalties; what cannot come ends at minus infinity."""
     for line, row in zip(logits, rows, strict=True):
         if row.params.logit_bias:
             _bias(line, row)
@@ -57,7 +57,11 @@ def _penalize_output(line: NDArray[np.float32], row: SampleRow) -> None:
 
 def _ban(line: NDArray[np.float32], row: SampleRow) -> None:
     """A ban of the whole vocabulary is no ban: one id has to be picked, and the others' requests must go on."""
-    if len(row.banned) < len(line) or len(set(row.banned)) < len(line):
+    if row.allowed is not None:
+        left = row.allowed.copy()
+        left[list(row.banned)] = False
+        line[~(left if left.any() else row.allowed)] = -np.inf
+    elif len(row.banned) < len(line) or len(set(row.banned)) < len(line):
         line[list(row.banned)] = -np.inf
 
 

@@ -29,7 +29,8 @@ class SampleRow:
 
     ``prompt`` and ``output`` (the tokens generated before this position, drafts included) matter only where
     ``penalizes`` says so; an array is taken as it is, so a long prompt is best converted once. ``banned``: ids that
-    cannot be picked now, such as the end of the text before ``min_tokens``. Every id is in the vocabulary.
+    cannot be picked now, such as the end of the text before ``min_tokens``. Every id is in the vocabulary. ``allowed``:
+    ``[vocab]``, what a grammar lets come next; where the bans leave nothing of it, it wins.
     """
 
     params: SamplingParams
@@ -37,6 +38,7 @@ class SampleRow:
     prompt: TokenIds = ()
     output: TokenIds = ()
     banned: tuple[int, ...] = ()
+    allowed: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,6 @@ def penalizes(params: SamplingParams) -> bool:
 
 def picking(params: SamplingParams) -> Picking:
     """What the parameters ask for; where ids are banned or the prompt is scored the host reads logits besides."""
-    if params.logprobs is not None or params.logit_bias or penalizes(params):
+    if params.logprobs is not None or params.logit_bias or params.grammar is not None or penalizes(params):
         return Picking.READ
     return Picking.LARGEST if params.temperature == 0 else Picking.DRAW

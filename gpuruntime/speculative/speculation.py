@@ -57,7 +57,8 @@ class Speculation:
         if not _are_decodes(rows):
             return
         keys = [row.request.key for row in rows]
-        most = [min(self._max_drafts, row.request.tokens_left - 1) for row in rows]
+        # A guess knows nothing of the grammar, which would have to be asked once for each of them.
+        most = [0 if row.request.matcher else min(self._max_drafts, row.request.tokens_left - 1) for row in rows]
         depths = self.proposer.depths(rows, most)
         plan = self.controller.choose(keys, depths, scheduler.spare_tokens)
         chosen = [

@@ -18,6 +18,10 @@ def body(**fields: Any) -> bytes:
     return json.dumps({"model": "m", "messages": USER, **fields}).encode()
 
 
+def schema(value: Any) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "s", "schema": value}}
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -68,8 +72,10 @@ def body(**fields: Any) -> bytes:
         ),
         ({"tools": [TOOL] * 129}, "tools"),
         ({"tools": [TOOL], "tool_choice": "always"}, "tool_choice"),
-        ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice"),
-        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
+        ({"tools": [TOOL, TOOL]}, "tools"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": "required", "response_format": {"type": "json_object"}}, "tool_choice"),
         ({"parallel_tool_calls": "no"}, "parallel_tool_calls"),
         ({"functions": [{"name": "f"}]}, "functions"),
         ({"function_call": {"name": "f"}}, "function_call"),
@@ -78,7 +84,20 @@ def body(**fields: Any) -> bytes:
             "messages[1].tool_calls[0].function",
         ),
         ({"messages": [*USER, {"role": "tool", "tool_call_id": "c"}]}, "messages[1].content"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "xml"}}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        ({"response_format": schema(3)}, "response_format.json_schema.schema"),
+        ({"response_format": schema({"type": "objekt"})}, "response_format.json_schema.schema"),
+        ({"response_format": schema({"$ref": "#/$defs/x"})}, "response_format.json_schema.schema"),
+        ({"response_format": schema({"enum": ["x" * (256 << 10)]})}, "response_format.json_schema.schema"),
+        ({"structured_outputs": {}}, "structured_outputs"),
+        ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs"),
+        ({"structured_outputs": {"regex": "[a-"}}, "structured_outputs.regex"),
+        ({"structured_outputs": {"regex": 3}}, "structured_outputs.regex"),
+        ({"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
+        ({"structured_outputs": {"choice": [""]}}, "structured_outputs.choice"),
+        ({"structured_outputs": {"grammar": "start: ("}}, "structured_outputs.grammar"),
+        ({"structured_outputs": {"json": "{"}}, "structured_outputs.json"),
         ({"modalities": ["audio"]}, "modalities"),
         ({"stream": "yes"}, "stream"),
         ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from gpuruntime.backend import BadPrompt, Delta, EngineFailed, Prompt, SamplingParams, TokenLogprob
-from gpuruntime.external.openai_body import EXTENSIONS, scores_of, upstream_body
+from gpuruntime.external.openai_body import EXTENSIONS, UNGUIDED, scores_of, upstream_body
 from gpuruntime.external.openai_server import OpenAIServerBackend
 from gpuruntime.external.vllm import VllmBackend, find_vllm
 from gpuruntime.protocol import EngineSettings, RuntimeConfig
@@ -94,7 +94,7 @@ async def test_what_a_server_was_not_said_to_know_is_refused(server: RuntimeProc
     plain = OpenAIServerBackend(server.url, "m", token=TOKEN)
     info = await plain.start()
     await plain.stop()
-    assert info.refuses == EXTENSIONS | {"logprobs", "prompt_logprobs"}
+    assert info.refuses == EXTENSIONS | {"logprobs", "prompt_logprobs"} | UNGUIDED
     some = OpenAIServerBackend(server.url, "m", token=TOKEN, extensions=frozenset({"top_k", "min_p"}))
     assert (await some.start()).refuses == info.refuses - {"top_k", "min_p"}
     await some.stop()
