@@ -67,19 +67,20 @@ class ModelRunner:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._picked_there = {Picking.LARGEST, Picking.DRAW} if executor.draws else {Picking.LARGEST}
+        self._most_there = Picking.DRAW if executor.draws else Picking.LARGEST
         self._before: Sequence[Row] = ()
 
     def reads(self, rows: Sequence[Row]) -> bool:
         """Whether picking for these rows takes their logits, and so every token of the steps before."""
-        return not self._picked_there.issuperset(map(_picking, rows))
+        return max(map(_picking, rows)) > self._most_there
 
     def launch(self, rows: Sequence[Row]) -> PickedStep | ReadStep:
         """Starts to compute the rows' K and V and what follows from them."""
         kinds = [_picking(row) for row in rows]
-        if self._picked_there.issuperset(kinds):
-            return self._pick(rows, draws=Picking.DRAW in kinds)
-        if Picking.DRAW in kinds and Picking.DRAW in self._picked_there:
+        most = max(kinds)
+        if most <= self._most_there:
+            return self._pick(rows, draws=most is Picking.DRAW)
+        if self._executor.draws and Picking.DRAW in kinds:
             return ReadStep(self._part(rows, kinds))
         return ReadStep(self._read(rows))
 

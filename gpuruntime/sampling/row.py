@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 from gpuruntime.backend import SamplingParams, TokenLogprob
 
 
-class Picking(Enum):
-    """What it takes to pick a request's next token."""
+class Picking(IntEnum):
+    """What it takes to pick a request's next token, the least first.
 
-    LARGEST = "the largest of the untouched logits"
-    DRAW = "a draw from the untouched logits"
-    READ = "the host's sampler, which reads logits and text"
+    The largest of the untouched logits, a draw from them, or the host's sampler, which reads logits and text.
+    """
+
+    LARGEST = 0
+    DRAW = 1
+    READ = 2
 
 
 TokenIds = Sequence[int] | NDArray[np.int64]
