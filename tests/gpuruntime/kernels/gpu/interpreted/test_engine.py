@@ -16,10 +16,14 @@ from gpuruntime.backend import SamplingParams
 from gpuruntime.engine.config import EngineConfig
 from gpuruntime.engine.executor import Executor, StepBatch
 from gpuruntime.engine.executors import make_executor
+from gpuruntime.engine.runner import ModelRunner
 from gpuruntime.engine.torch_executor import TorchExecutor
 from gpuruntime.engine.triton_executor import TritonExecutor
 from gpuruntime.models.config import load_model_config
-from helpers.engine import Engine, greedy, make_engine
+from gpuruntime.speculative.draft import DraftProposer
+from gpuruntime.speculative.ngram import NgramProposer
+from gpuruntime.speculative.speculation import Speculation
+from helpers.engine import Eager, greedy, make_engine
 from helpers.families import chunked_logits, error, one_row, save_random_model
 
 PROMPT = [1, *[(7 * i * i + 3 * i + 5) % 200 + 3 for i in range(27)]]
@@ -56,7 +60,7 @@ def executors(path: Path, **settings: Any) -> tuple[TorchExecutor, TritonExecuto
     return TorchExecutor(plain, model, 128), found
 
 
-def played(path: Path, executor: Executor, count: int) -> tuple[Engine, list[list[int]]]:
+def played(path: Path, executor: Executor, count: int) -> list[list[int]]:
     """Four requests over 5 blocks, which they fill at once and outgrow: the last ones are preempted."""
     engine = make_engine(path, blocks=5, max_tokens=20, executor=executor)
     keys = [engine.add(PROMPTS[0], greedy(count))]
@@ -66,16 +70,27 @@ def played(path: Path, executor: Executor, count: int) -> tuple[Engine, list[lis
     engine.drain()
     assert engine.core.scheduler.preemptions > 0
     assert engine.ends[keys[1]].timings.cached_tokens == 16
-    return engine, [engine.texts[key] for key in keys]
+    return [engine.texts[key] for key in keys]
+
+
+def watch_replays(executor: TritonExecutor) -> list[int]:
+    """How many requests each step has that goes through the graphs' arena."""
+    sizes: list[int] = []
+    graphs = executor._graphs
+    if graphs is not None:
+        run = graphs.run
+        graphs.run = lambda step: (sizes.append(step.sizes.requests), run(step))[1]
+    return sizes
 
 
 def check_tokens(path: Path, family: str, settings: dict[str, Any], count: int) -> None:
     name, changes = FAMILIES[family]
     save_random_model(path, name, **changes)
     torch_executor, triton_executor = executors(path, **settings)
-    _, expected = played(path, torch_executor, count)
-    _, found = played(path, triton_executor, count)
-    assert found == expected
+    expected = played(path, torch_executor, count)
+    replayed = watch_replays(triton_executor)
+    assert played(path, triton_executor, count) == expected
+    assert 3 in replayed or triton_executor._graphs is None  # a size that was not captured: padded to 4
 
 
 def name_of(value: object) -> str:
@@ -111,6 +126,31 @@ def test_a_seed_gives_the_same_text_in_any_batch(tmp_path: Path) -> None:
     assert engine.core.scheduler.preemptions > 0
     assert [engine.texts[key] for key in keys] == alone
     assert len(set(map(tuple, alone))) == len(alone)
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("kind", ["ngram", "draft"])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_guesses_change_no_text(tmp_path: Path, kind: str, temperature: float) -> None:
+    """Few words, so that texts repeat themselves; the draft model is another one and often wrong."""
+    (tmp_path / "draft").mkdir()
+    for folder, seed in ((tmp_path, 11), (tmp_path / "draft", 12)):
+        save_random_model(folder, "llama", seed=seed, vocab_size=12, initializer_range=0.1)
+    _, executor = executors(tmp_path)
+    prompts = [[(i * i * (k + 3) + 11 * k) % 9 + 3 for i in range(5 + 7 * k)] for k in range(3)]
+    texts = []
+    proposer = (
+        NgramProposer() if kind == "ngram" else DraftProposer(ModelRunner(executors(tmp_path / "draft")[1]), 16, 32)
+    )
+    speculation = Speculation(proposer, 4, Eager((16, 0, 2)))
+    for features in ((), (speculation,)):
+        engine = make_engine(tmp_path, blocks=32, executor=executor, features=features)
+        params = [SamplingParams(max_tokens=12, temperature=temperature, seed=seed) for seed in range(len(prompts))]
+        keys = [engine.add(prompt, each) for prompt, each in zip(prompts, params, strict=True)]
+        engine.drain()
+        texts.append([engine.texts[key] for key in keys])
+    assert texts[0] == texts[1]
+    assert speculation.accepted > 0
 
 
 def decodes(tokens: list[int], positions: list[int]) -> StepBatch:
