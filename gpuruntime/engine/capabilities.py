@@ -160,7 +160,7 @@ FEATURES: Sequence[Feature] = (
     Feature(
         "tensor_parallel",
         lambda asked: asked.config.tensor_parallel if asked.config.tensor_parallel > 1 else None,
-        (NO, YES, NO),
+        (NO, YES, YES),
     ),
     Feature(
         "kv_bytes measured on",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import torch
 
@@ -27,6 +28,8 @@ def make_executor(config: EngineConfig, model_config: ModelConfig, max_len: int)
     choice = choose(Asked(config, model_config, this_machine()))
     reasons = [str(refusal) for refusal in choice.passed_over]
     if choice.backend == "triton":
+        if config.tensor_parallel > 1:
+            return ShardedExecutor(replace(config, backend="triton"), model_config, max_len)
         # The only backend that needs Triton, which takes its time to import.
         from gpuruntime.engine.triton_executor import TritonExecutor
 
@@ -41,7 +44,7 @@ def make_executor(config: EngineConfig, model_config: ModelConfig, max_len: int)
     if reasons:
         log.warning("PyTorch serves this model, several times slower than the native step: %s", "; ".join(reasons))
     if config.tensor_parallel > 1:
-        return ShardedExecutor(config, model_config, max_len)
+        return ShardedExecutor(replace(config, backend="torch"), model_config, max_len)
     return TorchExecutor(config, model_config, max_len)
 
 

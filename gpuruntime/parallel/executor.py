@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import torch
 from torch import Tensor
 
 from gpuruntime.engine.config import EngineConfig
@@ -29,7 +30,9 @@ class ShardedExecutor:
     def __init__(
         self, config: EngineConfig, model_config: ModelConfig, max_len: int, ranks: Ranks | None = None
     ) -> None:
-        """``ranks``: to run the model on, instead of new ones; what they ran before is dropped.
+        """``config.backend``: the one that every rank loads, "torch" or "triton".
+
+        ``ranks``: to run the model on, instead of new ones; what they ran before is dropped.
 
         Raises ``ValueError`` for what cannot be dealt out or loaded, ``RankLost`` when a rank does not come up.
         """
@@ -37,7 +40,7 @@ class ShardedExecutor:
         rank_config(model_config, size)  # refuses before a process is started
         self._threads = max(1, config.resolved_threads // size)
         load = Load(replace(config, threads=self._threads), model_config, max_len)
-        self._ranks = ranks or Ranks(size)
+        self._ranks = ranks or Ranks(size, on_gpus=config.backend == "triton" and torch.cuda.is_available())
         self._ranks.tell(load)
         try:
             self._own = load_part(load, self._ranks.group)

@@ -28,15 +28,16 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """To a rank: who it is, and the file over which the ranks meet."""
+    """To a rank: who it is, the file over which the ranks meet, and whether each has a GPU of its own: its number."""
 
     shard: Shard
     meeting: Path
+    on_gpus: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """To a rank: the model to run from now on, for contexts of up to ``max_len`` tokens."""
+    """To a rank: the model to run from now on, on ``config.backend``, for contexts of up to ``max_len`` tokens."""
 
     config: EngineConfig
     model: ModelConfig

@@ -21,14 +21,29 @@ from gpuruntime.engine.executor import Executor
 from gpuruntime.engine.torch_executor import TorchExecutor
 from gpuruntime.parallel.message import Call, Join, Kind, Load, Loaded, Refused, Started, unpack
 from gpuruntime.parallel.process_group import ProcessGroup
+from gpuruntime.parallel.shard import Shard
 
 _PR_SET_PDEATHSIG = 1
 
 log = logging.getLogger("gpuruntime.parallel")
 
 
+def rank_device(shard: Shard, *, on_gpus: bool) -> torch.device:
+    """Which this process computes on from now on. Raises ``ValueError`` where there are fewer GPUs than ranks."""
+    if not on_gpus:
+        return torch.device("cpu")
+    if torch.cuda.device_count() < shard.size:
+        raise ValueError(f"tensor_parallel {shard.size}: this process sees {torch.cuda.device_count()} GPUs")
+    torch.cuda.set_device(shard.rank)
+    return torch.device("cuda", shard.rank)
+
+
 def load_part(load: Load, group: ProcessGroup) -> Executor:
     """This rank's part of the model. Raises ``ValueError`` for files or settings."""
+    if load.config.backend == "triton":
+        from gpuruntime.engine.triton_executor import TritonExecutor
+
+        return TritonExecutor(load.config, load.model, load.max_len, group)
     return TorchExecutor(load.config, load.model, load.max_len, group)
 
 
@@ -40,7 +55,7 @@ def main(argv: list[str]) -> int:
     try:
         rank0.send(Started())
         join: Join = rank0.recv()
-        group = ProcessGroup(join.shard, join.meeting, torch.device("cpu"))
+        group = ProcessGroup(join.shard, join.meeting, rank_device(join.shard, on_gpus=join.on_gpus))
         return _serve(rank0, group)
     except (EOFError, ConnectionError):
         return 0

@@ -17,10 +17,9 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from gpuruntime.parallel.message import Join, Loaded, Refused
 from gpuruntime.parallel.process_group import ProcessGroup
+from gpuruntime.parallel.rank import rank_device
 from gpuruntime.parallel.shard import Shard
 
 START_S = 120.0
@@ -72,8 +71,9 @@ class Ranks:
     The thread that made it has to live as long: the kernel ends them with it.
     """
 
-    def __init__(self, size: int) -> None:
-        """Returns when all have met. Raises ``RankLost`` where one has not."""
+    def __init__(self, size: int, *, on_gpus: bool = False) -> None:
+        """Returns when all have met. Raises ``RankLost`` where one has not, ``ValueError`` where GPUs are missing."""
+        device = rank_device(Shard(0, size), on_gpus=on_gpus)
         directory = tempfile.TemporaryDirectory(prefix="berth-ranks-")
         self._members = [_Member.start(rank) for rank in range(1, size)]
         closing, self._closed = Pipe()
@@ -83,8 +83,8 @@ class Ranks:
             for member in self._members:
                 member.receive(START_S)
             for member in self._members:
-                member.connection.send(Join(Shard(member.rank, size), meeting))
-            self.group = ProcessGroup(Shard(0, size), meeting, torch.device("cpu"))
+                member.connection.send(Join(Shard(member.rank, size), meeting, on_gpus))
+            self.group = ProcessGroup(Shard(0, size), meeting, device)
         except (OSError, RuntimeError) as error:
             raise self.failure(error) from error
         watched = [os.pidfd_open(member.process.pid) for member in self._members]

@@ -87,6 +87,7 @@ def asked(machine: Machine = NO_GPU, model: dict[str, Any] | None = None, **sett
         ),
         (asked(tensor_parallel=2), "cpu", ["tensor_parallel"]),
         (asked(tensor_parallel=2), "torch", []),
+        (asked(H100, tensor_parallel=2), "triton", []),
     ],
 )
 def test_a_backend_refuses_what_it_does_not_cover(start: Asked, backend: str, features: list[str]) -> None:
