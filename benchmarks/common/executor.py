@@ -10,7 +10,8 @@ import numpy as np
 
 from gpuruntime.engine.config import BLOCK_TOKENS, EngineConfig
 from gpuruntime.engine.executor import Executor, StepBatch
-from gpuruntime.engine.loader import model_shape, resolve_max_len
+from gpuruntime.engine.loader import resolve_max_len
+from gpuruntime.engine.shape import model_shape
 from gpuruntime.models.config import ModelConfig, load_model_config
 from gpuruntime.roofline import ModelShape
 

@@ -33,6 +33,9 @@ from gpuruntime.parallel.shard import rank_config
 _WEIGHTS: dict[str, Weights] = {"bf16": "plain", "fp32": "plain", "int8": "int8", "fp8": "fp8"}
 _KV_DTYPES = {"int8": torch.int8, "fp8": torch.float8_e4m3fn}
 _SCALE_BYTES = 4
+# Tokens of steps for which Triton compiles apart: few and many of a request, multiples of 16 and others, and each width
+# of the products with quantized weights.
+_WARM_UP = (3, 17, 32, 40, 64)
 # Of the device's memory: what the allocator cannot hand out for its pieces' sizes, and the driver's own for graphs.
 _SPARE = 0.04
 
@@ -41,13 +44,20 @@ class TritonExecutor:
     """Implements ``engine.executor.Executor``. ``max_len``: the longest context in tokens.
 
     In a ``group`` it is one rank of the model, with its part of the weights and of ``kv_bytes``; every rank has to be
-    called with the same batches. Raises ``ValueError`` where not even one KV block fits.
+    called with the same batches. source: of the weights; None: ``config.model_path``. Raises ``ValueError`` where not
+    even one KV block fits.
     """
 
     runs_ahead = draws = True
 
     def __init__(
-        self, config: EngineConfig, model_config: ModelConfig, max_len: int, group: Group | None = None
+        self,
+        config: EngineConfig,
+        model_config: ModelConfig,
+        max_len: int,
+        group: Group | None = None,
+        *,
+        source: WeightSource | None = None,
     ) -> None:
         group = group or Alone()
         self._config, self._max_len = config, max_len
@@ -57,7 +67,7 @@ class TritonExecutor:
         # The interpreter cannot compute in bf16.
         self._dtype = torch.bfloat16 if on_gpu and config.dtype != "fp32" else torch.float32
         backend = TritonBackend(self._dtype, self._device, _WEIGHTS[config.dtype])
-        source = WeightSource(config.model_path, self._dtype, self._device)
+        source = source or WeightSource(config.model_path, self._dtype, self._device)
         self._model = build_model(Build(model_config, source, backend, group))
         self.weights_bytes = self._model.nbytes
         self._last = torch.zeros(
@@ -162,20 +172,24 @@ class TritonExecutor:
         return max(0, free - 2 * peak - int(_SPARE * total))
 
     def _warm_up(self) -> None:
-        """The largest step, over block 0 alone: kernels are compiled and libraries loaded before a request waits."""
-        tokens = self._config.max_num_batched_tokens
+        """Steps of several sizes, the largest too, over block 0 alone: kernels are compiled before a request waits."""
+        largest = self._config.max_num_batched_tokens
+        with torch.inference_mode():
+            for tokens in (*(size for size in _WARM_UP if size < largest), largest):
+                self._picks(to_device(arrange(self._idle_step(tokens), None), self._device))
+        torch.cuda.synchronize()
+
+    def _idle_step(self, tokens: int) -> StepBatch:
+        """As few prompts as hold ``tokens``, all of them over block 0."""
         begins = np.append(np.arange(0, tokens, self._max_len), tokens).astype(np.int32)
-        width = -(-min(tokens, self._max_len) // BLOCK_TOKENS)
-        batch = StepBatch(
+        rows, width = len(begins) - 1, -(-min(tokens, self._max_len) // BLOCK_TOKENS)
+        return StepBatch(
             token_ids=np.zeros(tokens, dtype=np.int32),
             begins=begins,
-            positions=np.zeros(len(begins) - 1, dtype=np.int32),
-            tables=np.zeros((len(begins) - 1, width), dtype=np.int32),
+            positions=np.zeros(rows, dtype=np.int32),
+            tables=np.zeros((rows, width), dtype=np.int32),
             logits_rows=np.arange(min(tokens, self._config.max_num_seqs), dtype=np.int32),
         )
-        with torch.inference_mode():
-            self._picks(to_device(arrange(batch, None), self._device))
-        torch.cuda.synchronize()
 
 
 @dataclass(frozen=True, slots=True)

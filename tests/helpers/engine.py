@@ -19,10 +19,10 @@ from gpuruntime.engine.config import EngineConfig
 from gpuruntime.engine.core import EngineCore, Feature, StepOutput
 from gpuruntime.engine.executor import Executor
 from gpuruntime.engine.ledger import Ledger
-from gpuruntime.engine.loader import model_shape
 from gpuruntime.engine.native_executor import NativeExecutor
 from gpuruntime.engine.request import Clock, Request
 from gpuruntime.engine.runner import ModelRunner
+from gpuruntime.engine.shape import model_shape
 from gpuruntime.engine.torch_executor import TorchExecutor
 from gpuruntime.models.config import load_model_config
 from gpuruntime.speculative.controller import Controller
