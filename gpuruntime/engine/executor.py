@@ -60,7 +60,7 @@ class Picks(Protocol):
     """The tokens of a launched step."""
 
     def tokens(self) -> list[int]:
-        """Waits for the step: one token for each of the ``R`` rows of logits.
+        """Waits for the step, not for those launched since: one token for each of the ``R`` rows of logits.
 
         Raises ``FloatingPointError`` on logits that are not finite, unless ``launch`` already did.
         """
