@@ -41,11 +41,11 @@ class ShardedExecutor:
         self._threads = max(1, config.resolved_threads // size)
         load = Load(replace(config, threads=self._threads), model_config, max_len)
         self._ranks = ranks or Ranks(size, on_gpus=config.backend == "triton" and torch.cuda.is_available())
-        self._ranks.tell(load)
         try:
+            self._ranks.tell(load)
             self._own = load_part(load, self._ranks.group)
             others = self._ranks.loaded()
-        except RuntimeError as error:
+        except (OSError, RuntimeError) as error:
             raise self._ranks.failure(error) from error
         except BaseException:
             self._ranks.close()

@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 import torch
 
 from gpuruntime.engine.executor import Executor
+from gpuruntime.engine.loader import return_free_memory
 from gpuruntime.engine.torch_executor import TorchExecutor
 from gpuruntime.parallel.message import Call, Join, Kind, Load, Loaded, Refused, Started, unpack
 from gpuruntime.parallel.process_group import ProcessGroup
@@ -79,6 +80,7 @@ def _serve(rank0: Connection, group: ProcessGroup) -> int:
         except Exception as error:
             rank0.send(Refused(f"{type(error).__name__}: {error}"))
             return 1
+        return_free_memory()
         rank0.send(Loaded(executor.num_blocks, executor.weights_bytes))
 
 

@@ -114,7 +114,7 @@ class Ranks:
         """What to raise for an ``error`` of a call that needed all ranks. Ends them: they are out of step now."""
         reasons = [how for member in self._members if (how := _refusal(member) or member.ended(END_S)) is not None]
         self.close()
-        return RankLost("; ".join(reasons) if reasons else f"the ranks lost each other: {error}")
+        return RankLost("; ".join(reasons) if reasons else f"the ranks could not go on together: {error}")
 
     def close(self) -> None:
         """Idempotent."""

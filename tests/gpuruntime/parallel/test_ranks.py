@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from gpuruntime.backend import EngineFailed, SamplingParams
 from gpuruntime.engine.backend import NativeBackend
 from gpuruntime.engine.config import EngineConfig
 from gpuruntime.engine.torch_executor import TorchExecutor
+from gpuruntime.llm import LLM
 from gpuruntime.models.config import load_model_config
 from gpuruntime.parallel.executor import ShardedExecutor
 from gpuruntime.parallel.message import Load
@@ -152,6 +154,16 @@ def test_a_rank_that_is_missing_is_named_in_time(tmp_path: Path) -> None:
         ProcessGroup(Shard(0, 2), tmp_path / "meeting", torch.device("cpu"), timeout_s=0.2)
 
 
+def test_a_rank_that_hangs_is_given_up(tmp_path: Path) -> None:
+    def join(rank: int) -> ProcessGroup:
+        return ProcessGroup(Shard(rank, 2), tmp_path / "meeting", torch.device("cpu"), timeout_s=2)
+
+    with ThreadPoolExecutor() as threads:
+        busy, _hanging = threads.map(join, range(2))
+    with pytest.raises(RuntimeError, match=r"[Tt]imed out"):
+        busy.sum(torch.ones(3))
+
+
 @pytest.mark.parametrize("idle", [True, False])
 def test_a_killed_rank_ends_the_step_and_is_named(tmp_path: Path, idle: bool) -> None:
     save_random_model(tmp_path, "llama", **HEADS)
@@ -180,6 +192,18 @@ def test_the_ranks_end_with_their_executor(tmp_path: Path) -> None:
     process = executor._ranks._members[0].process
     del executor
     assert process.returncode == 0
+
+
+def test_a_model_on_ranks_gives_the_same_text_and_leaves_no_process(tmp_path: Path) -> None:
+    save_byte_model(tmp_path, **HEADS)
+    params, before = SamplingParams(12, temperature=0), psutil.Process().children()
+    texts = []
+    for size in (1, 2):
+        with LLM(tmp_path, dtype="fp32", tensor_parallel=size, speculation="ngram") as llm:
+            texts.append([output.token_ids for output in llm.generate(["the sky is", "the sea"], params)])
+            assert len(psutil.Process().children()) == len(before) + size - 1
+        assert psutil.Process().children() == before
+    assert texts[0] == texts[1]
 
 
 async def test_a_killed_rank_fails_the_engine(tmp_path: Path) -> None:
