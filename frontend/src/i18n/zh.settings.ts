@@ -28,7 +28,6 @@ export const zhSettings: typeof enSettings = {
     s: "秒",
     times: "倍",
     starts: "次",
-    "of 1": "（1 为全部）",
   },
   firing: {
     title: "当前异常",

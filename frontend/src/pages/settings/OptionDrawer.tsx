@@ -7,7 +7,7 @@ import { FormDrawer } from "../../components/FormDrawer";
 import { Loaded } from "../../components/Loaded";
 import { type SettingValue, useEditSetting, useSettings } from "../../hooks/useSettings";
 import { t } from "../../i18n";
-import { describe, rangeOf, shown } from "./options";
+import { describe, fromField, rangeOf, shown, suffixOf, toField } from "./options";
 
 interface FieldProps {
   setting: Setting;
@@ -47,14 +47,12 @@ function Field({ setting, value, onChange }: FieldProps) {
     <NumberInput
       label={label}
       description={description}
-      value={value as number}
-      onChange={(next) => onChange(next === "" ? null : Number(next))}
-      min={setting.low ?? undefined}
-      max={setting.high ?? undefined}
+      value={toField(setting, value as number | null) ?? ""}
+      onChange={(next) => onChange(next === "" ? null : fromField(setting, Number(next)))}
+      min={toField(setting, setting.low) ?? undefined}
+      max={toField(setting, setting.high) ?? undefined}
       allowDecimal={setting.kind === "number"}
-      suffix={
-        setting.unit && setting.unit !== "of 1" ? ` ${t.settings.units[setting.unit] ?? setting.unit}` : ""
-      }
+      suffix={suffixOf(setting)}
       thousandSeparator
       data-autofocus
     />

@@ -1,6 +1,9 @@
 import type { Setting } from "../../api/types";
 import { say, t } from "../../i18n";
-import { decimal } from "../../lib/format";
+import { decimal, percent } from "../../lib/format";
+
+/** A share of a whole: read and entered in percent, kept as 0 to 1. */
+const SHARE = "of 1";
 
 /** What an option is for, in the language in use; the server's own words where it has no translation. */
 export function describe(setting: Setting): string {
@@ -10,9 +13,24 @@ export function describe(setting: Setting): string {
 /** A value as it is read: with its unit, a switch as a word. */
 export function shown(setting: Setting, value: unknown): string {
   if (typeof value === "boolean") return value ? t.settings.option.on : t.settings.option.off;
-  const text = typeof value === "number" ? decimal(value) : String(value);
-  const unit = t.settings.units[setting.unit] ?? setting.unit;
-  return unit && setting.unit !== "of 1" ? `${text} ${unit}` : text;
+  if (typeof value !== "number") return String(value);
+  return setting.unit === SHARE ? percent(value) : `${decimal(value)}${suffixOf(setting)}`;
+}
+
+/** What follows the number. */
+export function suffixOf({ unit }: Setting): string {
+  if (unit === SHARE) return " %";
+  return unit ? ` ${t.settings.units[unit] ?? unit}` : "";
+}
+
+/** The value as it stands in the field; `null` where it is empty. */
+export function toField({ unit }: Setting, value: number | null): number | null {
+  // 0.57 * 100 is a little less than 57
+  return value !== null && unit === SHARE ? Number((value * 100).toPrecision(12)) : value;
+}
+
+export function fromField({ unit }: Setting, entered: number): number {
+  return unit === SHARE ? Number((entered / 100).toPrecision(12)) : entered;
 }
 
 /** What may be entered, where that is bounded. */
