@@ -84,7 +84,7 @@ class NativeBackend:
         )
 
     def _predicted(self) -> MemoryNeeds | None:
-        """What the headers promised; None where they cannot: of a draft model, of several ranks, of a longer context."""
+        """What the headers promised; None where they cannot: of a draft model, several ranks, a longer context."""
         config = self._config
         if config.draft_model_path is not None or config.tensor_parallel > 1:
             return None
