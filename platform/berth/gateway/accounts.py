@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 from redis.exceptions import RedisError
 
-from berth.gateway.admission import Grant, scope_of
+from berth.gateway.limits import Holder
 from berth.gateway.line import Argument, Line, Script
-from berth.gateway.snapshot import Route
 from berth.live import names
 from berth.metering.records import Cell, UsageEvent, encode
 from gpuruntime.goodput import Outcome, Verdict, Window
@@ -32,17 +31,18 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class _Settlement:
     request_id: str
-    route: Route
-    second: int
-    correction: int
+    holders: tuple[Holder, ...]
+    used: int
     record: bytes
 
     def keys(self) -> list[str]:
-        _, tokens, leases = names.limits(scope_of(self.route))
-        return [names.open_request(self.request_id), names.OPEN_REQUESTS, tokens, leases, names.USAGE_STREAM]
+        found = [names.open_request(self.request_id), names.OPEN_REQUESTS, names.USAGE_STREAM]
+        for holder in self.holders:
+            found += names.limits(holder.scope)[1:]
+        return found
 
     def args(self) -> list[Argument]:
-        return [self.request_id, self.second, self.correction, self.record]
+        return [self.request_id, self.used, self.record]
 
 
 class Accounts:
@@ -83,11 +83,11 @@ class Accounts:
             window = self._windows[cell] = Window()
         return window
 
-    def settle(self, route: Route, grant: Grant, event: UsageEvent) -> None:
+    def settle(self, holders: tuple[Holder, ...], event: UsageEvent) -> None:
         """Gives back what was reserved and not used, and posts the record where the request is to be recorded."""
         used = event.prompt_tokens + event.completion_tokens
         record = b"" if Outcome(event.outcome) in UNRECORDED else encode(event)
-        self._settlements.append(_Settlement(event.request_id, route, grant.second, used - grant.reserved, record))
+        self._settlements.append(_Settlement(event.request_id, holders, used, record))
         self._news.set()
 
     async def work_forever(self) -> None:

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from berth.core.ids import new_id
 from berth.gateway.accounts import Accounts
-from berth.gateway.admission import LEASE_S, Admission, scope_of
+from berth.gateway.admission import LEASE_S, Admission
 from berth.gateway.asked import CHAT, COMPLETIONS, parse_chat, parse_completion
 from berth.gateway.auth import authenticate_soon
 from berth.gateway.errors import ApiError, send_error, send_json
@@ -113,14 +113,15 @@ class Gateway:
     def _beat_args(self) -> list[Argument]:
         args: list[Argument] = [names.GATEWAY_TTL_S, LEASE_S]
         for request_id, exchange in self.open.items():
-            leases = names.limits(scope_of(exchange.route))[2]
+            leases = [holder.leases for holder in exchange.grant.holders if holder.leases]
             args += [
                 request_id,
                 names.open_request(request_id),
-                leases if exchange.route.limits.max_concurrency is not None else "",
                 exchange.replica_id,
                 exchange.frames.prompt_tokens,
                 exchange.line.tokens,
+                len(leases),
+                *leases,
             ]
         return args
 

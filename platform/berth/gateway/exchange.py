@@ -24,7 +24,7 @@ from berth.gateway.errors import ApiError, PassedError, send_error, send_json
 from berth.gateway.forward import DoorLost, DoorRefused, door_headers, load_of, open_stream
 from berth.gateway.frames import DONE, BadStream, StreamFilter, error_event
 from berth.gateway.outcomes import Judged, judge_exchange, verdict_event, verdict_of
-from berth.gateway.snapshot import Replica, Route
+from berth.gateway.snapshot import Limits, Replica, Route
 from berth.gateway.tracing import NO_TRACE, RequestTrace
 from berth.metering.records import OpenRecord
 from gpuruntime.goodput import Outcome, Timeline
@@ -55,6 +55,7 @@ class Exchange:
         opened: OpenRecord,
         arrived_us: int,
         *,
+        key_limits: Limits,
         wants_verdict: bool,
         trace: RequestTrace = NO_TRACE,
     ) -> None:
@@ -67,10 +68,11 @@ class Exchange:
         self.replica_id = ""
         self.reached = False
         self.tries = 0
-        self.grant = Grant(0, 0)
+        self.grant = Grant()
         self.ready_at_arrival = gateway.replicas.any_up(route.deployment_id)
         self.judged: Judged | None = None
         self._gateway = gateway
+        self._key_limits = key_limits
         self._wants_verdict = wants_verdict
         self._trace = trace
         self._collector = None if request.stream else Collector()
@@ -104,7 +106,12 @@ class Exchange:
         try:
             with self._trace.timed("admission"):
                 self.grant = await self._gateway.admission.ask(
-                    self.route, self.opened, reserve, first.id if first else "", room=room
+                    self.route,
+                    self.opened,
+                    reserve,
+                    first.id if first else "",
+                    key_limits=self._key_limits,
+                    room=room,
                 )
         except ApiError as error:
             self.finish(Outcome.OVER_QUOTA, error.status)
@@ -335,7 +342,7 @@ class Exchange:
         cell = (route.tenant_id, route.deployment_id, route.class_name)
         accounts.count(cell, self.judged.verdict, self.judged.event, self.line.stalls)
         if outcome is not Outcome.OVER_QUOTA:
-            accounts.settle(route, self.grant, self.judged.event)
+            accounts.settle(self.grant.holders, self.judged.event)
 
 
 def _refused(refusal: DoorRefused) -> ApiError:

@@ -56,7 +56,9 @@ async def generate(gateway: Gateway, parse: Parse, headers: dict[bytes, bytes], 
         )
         wants_verdict = headers.get(b"x-berth-verdict") == b"1"
         trace = begin(gateway.tracing, headers, opened, arrived_us)
-        exchange = Exchange(gateway, route, request, opened, arrived_us, wants_verdict=wants_verdict, trace=trace)
+        exchange = Exchange(
+            gateway, route, request, opened, arrived_us, key_limits=key.limits, wants_verdict=wants_verdict, trace=trace
+        )
         await exchange.run(receive, send)
     except ClientLeft:
         return

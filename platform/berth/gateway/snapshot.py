@@ -12,27 +12,6 @@ from gpuruntime.goodput import ServiceLevel
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """One usable API key; ``expires_at`` is Unix time.
-
-    ``previous``: (digest, pepper id, until) of the secret before a rotation. ``deployments``: the ids it may use,
-    empty for all of its tenant's. Without ``inference`` it opens nothing here.
-    """
-
-    id: str
-    tenant_id: str
-    digest: str
-    pepper_id: str
-    expires_at: float | None
-    previous: tuple[str, str, float] | None = None
-    inference: bool = True
-    deployments: frozenset[str] = frozenset()
-
-    def may_use(self, deployment_id: str) -> bool:
-        return not self.deployments or deployment_id in self.deployments
-
-
-@dataclass(frozen=True, slots=True)
 class Limits:
     """None: no such limit. The rates are guaranteed; a burst may pass in a minute beyond them while a door has room."""
 
@@ -41,6 +20,10 @@ class Limits:
     max_concurrency: int | None = None
     burst_requests_per_min: int = 0
     burst_tokens_per_min: int = 0
+
+    @property
+    def any(self) -> bool:
+        return (self.requests_per_min, self.tokens_per_min, self.max_concurrency) != (None, None, None)
 
     @property
     def bursts(self) -> bool:
@@ -58,8 +41,33 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Key:
+    """One usable API key; ``expires_at`` is Unix time.
+
+    ``previous``: (digest, pepper id, until) of the secret before a rotation. ``deployments``: the ids it may use,
+    empty for all of its tenant's. Without ``inference`` it opens nothing here.
+    """
+
+    id: str
+    tenant_id: str
+    digest: str
+    pepper_id: str
+    expires_at: float | None
+    previous: tuple[str, str, float] | None = None
+    inference: bool = True
+    deployments: frozenset[str] = frozenset()
+    limits: Limits = Limits()
+
+    def may_use(self, deployment_id: str) -> bool:
+        return not self.deployments or deployment_id in self.deployments
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
-    """One model name as one tenant sees it: the deployment behind it and what was promised."""
+    """One model name as one tenant sees it: the deployment behind it and what was promised.
+
+    ``limits``: the contract's; ``tenant_limits``: over all of the tenant's models.
+    """
 
     tenant_id: str
     model: str
@@ -69,6 +77,7 @@ class Route:
     contract_id: str = ""
     contract_version: int = 0
     limits: Limits = Limits()
+    tenant_limits: Limits = Limits()
     weight: float = 1.0
     salt: str = ""
     default_max_tokens: int = 512

@@ -48,6 +48,19 @@ def limits(scope: str) -> tuple[str, str, str]:
     return f"berth:limit:{scope}:requests", f"berth:limit:{scope}:tokens", f"berth:limit:{scope}:leases"
 
 
+def key_limits(key_id: str) -> str:
+    """The scope of an API key's counters, for ``limits``."""
+    return f"key:{key_id}"
+
+
+def tenant_limits(tenant_id: str) -> str:
+    return f"tenant:{tenant_id}"
+
+
+def contract_limits(tenant_id: str, deployment_id: str) -> str:
+    return f"{tenant_id}:{deployment_id}"
+
+
 def history(scope: str) -> str:
     """The last windows of a tenant or of "platform", oldest first, as JSON."""
     return f"berth:history:{scope}"

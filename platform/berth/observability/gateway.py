@@ -36,10 +36,10 @@ class GatewayCollector(Collector):
             refused.add_metric([code], count)
         yield refused
         limits = CounterMetricFamily(
-            "berth_admission_refusals", "Requests over a limit of their contract, by limit.", labels=["limit"]
+            "berth_admission_refusals", "Requests over a limit, by whose and by what limit.", labels=["holder", "limit"]
         )
-        for limit, count in list(gateway.admission.refused.items()):
-            limits.add_metric([limit], count)
+        for labels, count in list(gateway.admission.refused.items()):
+            limits.add_metric(labels, count)
         yield limits
         ignored = CounterMetricFamily("berth_gateway_ignored_fields", "Fields of bodies that nobody here knows.")
         ignored.add_metric([], sum(gateway.ignored.values()))

@@ -286,7 +286,7 @@ async def test_a_gateway_counts_outcomes_and_refusals(redis_url: str) -> None:
     assert statuses == [200, 200, 429]
     assert found["berth_gateway_requests_total", labels(outcome="completed")] == 2
     assert found["berth_gateway_requests_total", labels(outcome="over_quota")] == 1
-    assert found["berth_admission_refusals_total", labels(limit="requests")] == 1
+    assert found["berth_admission_refusals_total", labels(holder="contract", limit="requests")] == 1
     assert found["berth_gateway_refusals_total", labels(code="missing_api_key")] == 1
     assert found["berth_gateway_doors", labels(up="true")] == 1
     assert found["berth_gateway_open_requests", ()] == 0

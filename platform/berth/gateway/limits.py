@@ -1,0 +1,115 @@
+"""Whose limits a request is under, and how they are told: the headers of the tightest, the refusal of the one that is
+reached. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from berth.gateway.errors import ApiError
+from berth.gateway.snapshot import Limits, Route
+from berth.live import names
+
+RateHeaders = tuple[tuple[bytes, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """``kind``: key, tenant or contract; ``scope``: whose counters in Redis these are."""
+
+    kind: str
+    scope: str
+    limits: Limits
+
+    @property
+    def leases(self) -> str:
+        """Where its requests in flight are counted; empty where their number has no limit."""
+        return "" if self.limits.max_concurrency is None else names.limits(self.scope)[2]
+
+
+class Left(NamedTuple):
+    """What a holder has left in its minute, and after how many milliseconds all of it is free again."""
+
+    requests: int
+    requests_reset_ms: int
+    tokens: int
+    tokens_reset_ms: int
+
+
+class Over(NamedTuple):
+    """The limit that a request is over: whose, ``requests``, ``tokens`` or ``concurrency``, and for how long."""
+
+    holder: Holder
+    what: str
+    wait_ms: int
+
+
+def holders_of(route: Route, key_id: str, key_limits: Limits) -> tuple[Holder, ...]:
+    """Those that limit anything. A contract's counters are those of a tenant on a deployment, whatever its version."""
+    found = (
+        Holder("key", names.key_limits(key_id), key_limits),
+        Holder("tenant", names.tenant_limits(route.tenant_id), route.tenant_limits),
+        Holder("contract", names.contract_limits(route.tenant_id, route.deployment_id), route.limits),
+    )
+    return tuple(holder for holder in found if holder.limits.any)
+
+
+def bursts(holders: Sequence[Holder], lefts: Sequence[Left]) -> bool:
+    """Whether one has less left than its bursts alone: then its guaranteed rate is used up."""
+    for holder, left in zip(holders, lefts, strict=True):
+        limits = holder.limits
+        if limits.requests_per_min is not None and left.requests < limits.burst_requests_per_min:
+            return True
+        if limits.tokens_per_min is not None and left.tokens < limits.burst_tokens_per_min:
+            return True
+    return False
+
+
+def rate_headers(holders: Sequence[Holder], lefts: Sequence[Left], *, room: bool) -> RateHeaders:
+    """``x-ratelimit-*`` of the tightest limit: the one with the least left."""
+    requests, tokens = [], []
+    for holder, left in zip(holders, lefts, strict=True):
+        most_requests, most_tokens = holder.limits.ceilings(room=room)
+        if most_requests is not None:
+            requests.append((left.requests, most_requests, left.requests_reset_ms))
+        if most_tokens is not None:
+            tokens.append((left.tokens, most_tokens, left.tokens_reset_ms))
+    found: list[tuple[bytes, bytes]] = []
+    for name, limits in ((b"requests", requests), (b"tokens", tokens)):
+        if limits:
+            remaining, limit, reset_ms = min(limits)
+            found.append((b"x-ratelimit-limit-" + name, b"%d" % limit))
+            found.append((b"x-ratelimit-remaining-" + name, b"%d" % remaining))
+            found.append((b"x-ratelimit-reset-" + name, b"%.3fs" % (reset_ms / 1000)))
+    return tuple(found)
+
+
+def refusal(over: Over, model: str, reserve: int, headers: RateHeaders, *, room: bool) -> ApiError:
+    """429. A request that is larger than the limit itself is not to be sent again as it is."""
+    limits, wait_s = over.holder.limits, over.wait_ms / 1000
+    requests, tokens = limits.ceilings(room=room)
+    whose = {"key": "of this API key", "tenant": "of your tenant"}.get(over.holder.kind, f"on '{model}'")
+    waits = {"requests": limits.burst_requests_per_min, "tokens": limits.burst_tokens_per_min}.get(over.what, 0)
+    burst = " The contract's burst beyond it waits until a replica has room." if waits and not room else ""
+    never = False
+    if over.what == "requests":
+        text = f"The limit of {requests} requests a minute {whose} is reached.{burst}"
+    elif over.what == "concurrency":
+        text = f"The limit of {limits.max_concurrency} requests at a time {whose} is reached."
+    elif tokens is not None and reserve > tokens:
+        never = room or reserve > tokens + waits
+        text = (
+            f"The request needs up to {reserve} tokens (its prompt and max_tokens), more than the limit of "
+            f"{tokens} tokens a minute {whose}.{burst} Shorten the messages or lower max_tokens."
+        )
+    else:
+        text = f"The limit of {tokens} tokens a minute {whose} is reached: this request needs up to {reserve}.{burst}"
+    return ApiError(
+        429,
+        text if never else f"{text} Try again in {wait_s:.1f} s.",
+        code="rate_limit_exceeded",
+        retry_after_s=wait_s,
+        headers=(*headers, (b"x-should-retry", b"false" if never else b"true")),
+    )
