@@ -268,11 +268,11 @@ async def test_a_model_that_does_not_load_says_why(tmp_path: Path, model_dir: Pa
 
 def test_settings_report_every_error_at_once(model_dir: Path) -> None:
     config = EngineConfig(
-        model_dir, max_num_seqs=0, kv_bytes=0, threads=10_000, max_model_len=1, max_num_batched_tokens=-1
+        model_dir, max_num_seqs=0, kv_bytes=-1, threads=10_000, max_model_len=1, max_num_batched_tokens=-1
     )
     with pytest.raises(ValueError, match="max_num_seqs") as caught:
         config.validate()
-    for name in ("kv_bytes 0", "threads 10000", "max_model_len 1", "max_num_batched_tokens -1"):
+    for name in ("kv_bytes -1", "threads 10000", "max_model_len 1", "max_num_batched_tokens -1"):
         assert name in str(caught.value)
 
 
