@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -31,6 +32,12 @@ def is_process(pid: int, start_time: float) -> bool:
 
 
 def resident_bytes() -> int:
-    """Physical memory this process holds now."""
-    fields = Path("/proc/self/statm").read_text().split()
-    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+    """Physical memory that this process and those it started hold now; pages that they share count for each."""
+    pages, pids = 0, [os.getpid()]
+    while pids:
+        folder = Path(f"/proc/{pids.pop()}")
+        with contextlib.suppress(OSError):  # it has just ended
+            pages += int((folder / "statm").read_text().split()[1])
+            for task in (folder / "task").iterdir():
+                pids += map(int, (task / "children").read_text().split())
+    return pages * os.sysconf("SC_PAGE_SIZE")

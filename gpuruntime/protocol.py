@@ -56,6 +56,7 @@ class EngineSettings(msgspec.Struct, kw_only=True, frozen=True):
     max_drafts: int = 5
     backend: Literal["auto", "cpu", "torch", "triton"] = "auto"
     tensor_parallel: int = 1
+    engine_process: bool | None = None
 
 
 class RuntimeConfig(msgspec.Struct, kw_only=True):

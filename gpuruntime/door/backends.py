@@ -73,6 +73,7 @@ def _native(config: RuntimeConfig) -> Backend:
             max_drafts=settings.max_drafts,
             backend=settings.backend,
             tensor_parallel=settings.tensor_parallel,
+            engine_process=settings.engine_process,
         )
     )
 

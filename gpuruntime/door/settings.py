@@ -82,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--speculation", choices=["off", "ngram", "draft"], default="off")
     serve.add_argument("--draft-model", metavar="PATH", help="the small model of --speculation draft")
     serve.add_argument("--max-drafts", type=int, default=5)
+    serve.add_argument("--engine-process", action=argparse.BooleanOptionalAction, help="default: on a GPU")
     serve.add_argument("--tensor-parallel", type=int, default=1, metavar="N", help="processes that share the model")
     return parser
 
@@ -114,5 +115,6 @@ def _from_arguments(args: argparse.Namespace) -> RuntimeConfig:
             max_drafts=args.max_drafts,
             backend=args.backend,
             tensor_parallel=args.tensor_parallel,
+            engine_process=args.engine_process,
         ),
     )

@@ -6,7 +6,7 @@ import asyncio
 import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from gpuruntime.backend import (
     BackendInfo,
@@ -17,10 +17,10 @@ from gpuruntime.backend import (
     SamplingParams,
 )
 from gpuruntime.engine.answer import Answer
-from gpuruntime.engine.config import EngineConfig
+from gpuruntime.engine.config import EngineConfig, runs_apart
 from gpuruntime.engine.core import StepOutput
-from gpuruntime.engine.intake import Intake, model_sampling
-from gpuruntime.engine.thread import Abort, EngineThread
+from gpuruntime.engine.intake import Intake, Limits, model_sampling
+from gpuruntime.engine.loop import Abort, Command
 from gpuruntime.loading.tokenizer import ChatTokenizer
 from gpuruntime.loading.vocabulary import Vocabulary
 from gpuruntime.mailbox import Mailbox
@@ -37,13 +37,35 @@ class _Stream:
     deltas: Mailbox
 
 
+class Ready(Protocol):
+    """What is known of an engine once its model is loaded."""
+
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def weights_bytes(self) -> int: ...
+
+
+class Engine(Protocol):
+    """Where the steps run: ``engine.thread`` or ``engine.process``. Every method is called on the event loop."""
+
+    @property
+    def stats(self) -> BackendStats: ...
+    @property
+    def alive(self) -> bool: ...
+    async def start(self) -> Ready: ...
+    async def stop(self) -> None: ...
+    def send(self, command: Command) -> None: ...
+    def audit(self) -> None: ...
+
+
 class NativeBackend:
     """Implements ``gpuruntime.backend.Backend`` with the engine of this package."""
 
     def __init__(self, config: EngineConfig) -> None:
         self._config = config
         self._streams: dict[int, _Stream] = {}
-        self._thread: EngineThread | None = None
+        self._engine: Engine | None = None
         self._tokenizer: ChatTokenizer | None = None
         self._vocabulary: Vocabulary | None = None
         self._intake: Intake | None = None
@@ -53,8 +75,8 @@ class NativeBackend:
     async def start(self) -> BackendInfo:
         """Loads tokenizer and model side by side."""
         self._config.validate()
-        self._thread = EngineThread(self._config, self._deliver, self._broken)
-        loading = asyncio.ensure_future(self._thread.start())
+        self._engine = self._make_engine()
+        loading = asyncio.ensure_future(self._engine.start())
         reading = asyncio.to_thread(ChatTokenizer, self._config.model_path)
         engine, tokenizer = await asyncio.gather(loading, reading, return_exceptions=True)
         if isinstance(engine, BaseException) or isinstance(tokenizer, BaseException):
@@ -83,6 +105,16 @@ class NativeBackend:
             predicted_bytes=needs.total_bytes if needs else None,
         )
 
+    def _make_engine(self) -> Engine:
+        """Only the chosen one's modules are imported: beside a process this one needs no torch."""
+        if runs_apart(self._config):
+            from gpuruntime.engine.process import EngineProcess
+
+            return EngineProcess(self._config, self._deliver, self._broken)
+        from gpuruntime.engine.thread import EngineThread
+
+        return EngineThread(self._config, self._deliver, self._broken)
+
     def _predicted(self) -> MemoryNeeds | None:
         """What the headers promised; None where they cannot: of a draft model, several ranks, a longer context."""
         config = self._config
@@ -102,10 +134,10 @@ class NativeBackend:
             return None
 
     async def stop(self) -> None:
-        if self._thread is None:
+        if self._engine is None:
             return
-        thread, self._thread = self._thread, None
-        await thread.stop()
+        engine, self._engine = self._engine, None
+        await engine.stop()
         gc.unfreeze()
         self._fail_all(EngineFailed("the engine was stopped"))
 
@@ -148,40 +180,40 @@ class NativeBackend:
     def generate(self, request_id: str, prompt: Prompt, params: SamplingParams) -> Mailbox:
         """Checks the request (``BadPrompt``, ``EngineFull``); it is in the engine when this returns."""
         tokenizer, intake = self._running()
-        thread, token_ids = self._thread, prompt.token_ids
+        engine, token_ids = self._engine, prompt.token_ids
         if token_ids is None:
             raise BadPrompt("the native engine needs a tokenized prompt")
         intake.check(token_ids, params, present=len(self._streams))
-        if self._failure is not None or thread is None:
+        if self._failure is not None or engine is None:
             raise EngineFailed(f"the engine is not running: {self._failure or 'stopped'}")
         request = intake.request(token_ids, params, prompt.salt)
         answer = Answer(len(token_ids), tokenizer.tokenizer, params.stop, params.special)
         deltas = Mailbox(lambda: self._close(request.key))
         self._streams[request.key] = _Stream(request.key, request_id, answer, deltas)
-        thread.send(request)
+        engine.send(request)
         return deltas
 
     def abort(self, request_id: str) -> bool:
         found = [stream for stream in self._streams.values() if stream.request_id == request_id]
         # Callers choose the ids: under one that two of them chose, nothing says which one is meant.
-        if self._thread is None or len(found) != 1:
+        if self._engine is None or len(found) != 1:
             return False
-        self._thread.send(Abort(found[0].key))
+        self._engine.send(Abort(found[0].key))
         return True
 
     def stats(self) -> BackendStats:
-        return self._thread.stats if self._thread is not None else BackendStats()
+        return self._engine.stats if self._engine is not None else BackendStats()
 
     def default_sampling(self) -> dict[str, float]:
         return model_sampling(self._config.model_path)
 
     def alive(self) -> bool:
-        return self._failure is None and self._thread is not None and self._thread.alive
+        return self._failure is None and self._engine is not None and self._engine.alive
 
     def audit(self) -> None:
         """Raises when KV blocks are lost; for tests and idle checks."""
-        if self._thread is not None:
-            self._thread.audit()
+        if self._engine is not None:
+            self._engine.audit()
 
     def _running(self) -> tuple[ChatTokenizer, Intake]:
         if self._tokenizer is None or self._intake is None:
@@ -190,8 +222,8 @@ class NativeBackend:
 
     def _close(self, key: int) -> None:
         """Its reader left."""
-        if self._streams.pop(key, None) is not None and self._thread is not None:
-            self._thread.send(Abort(key))
+        if self._streams.pop(key, None) is not None and self._engine is not None:
+            self._engine.send(Abort(key))
 
     def _deliver(self, outputs: list[StepOutput]) -> None:
         """One step's outputs, on the event loop."""
@@ -205,9 +237,9 @@ class NativeBackend:
                 continue
             if delta.finish_reason is not None:
                 del self._streams[output.key]
-            elif stream.answer.stopped and not was_stopped and self._thread is not None:
+            elif stream.answer.stopped and not was_stopped and self._engine is not None:
                 # The timings come with the abort's own output, at most one step later.
-                self._thread.send(Abort(output.key))
+                self._engine.send(Abort(output.key))
             stream.deltas.put(delta)
 
     def _broken(self, error: BaseException) -> None:

@@ -9,6 +9,7 @@ from typing import Literal
 
 BLOCK_TOKENS = 16
 GIB = 1 << 30
+_NVIDIA = Path("/dev/nvidiactl")
 _BACKENDS = ("auto", "cpu", "torch", "triton")
 _DTYPES = ("bf16", "fp32", "int8", "fp8")
 
@@ -44,6 +45,7 @@ class EngineConfig:
     attention_sinks, attention_window: a token sees only the first and the last tokens of its context, so many of each,
         itself included (``kernels.sink_attention``); set both or none. Bounds what a step reads, not what KV holds.
     tensor_parallel: processes that share the model, each with its part of the weights and of kv_bytes and threads.
+    engine_process: whether the steps run in a process beside the door's; default: where they run on a GPU.
     """
 
     model_path: Path
@@ -68,6 +70,7 @@ class EngineConfig:
     draft_model_path: Path | None = None
     max_drafts: int = 5
     tensor_parallel: int = 1
+    engine_process: bool | None = None
 
     def validate(self) -> None:
         """Raises one ``ValueError`` that lists every bad setting with its value and limit."""
@@ -124,6 +127,14 @@ class EngineConfig:
     @property
     def resolved_threads(self) -> int:
         return self.threads if self.threads is not None else available_cores()
+
+
+def runs_apart(config: EngineConfig) -> bool:
+    """Whether the engine has a process of its own. Asked before torch is there to ask for a GPU."""
+    if config.engine_process is not None:
+        return config.engine_process
+    sees_a_gpu = _NVIDIA.exists() and os.environ.get("CUDA_VISIBLE_DEVICES") != ""
+    return sees_a_gpu and config.backend in ("auto", "triton")
 
 
 def _attention_errors(sinks: int | None, window: int | None) -> list[str]:

@@ -1,7 +1,7 @@
-"""The one thread that runs steps, and how it talks to the event loop.
+"""The engine on a thread of the door's process: where steps release Python's lock, as the CPU's do.
 
-Commands come in over a queue; each step's outputs go back in a single ``call_soon_threadsafe``, however many
-requests it served. torch is imported on this thread, so the loop can load the tokenizer meanwhile.
+Each step's outputs go back in a single ``call_soon_threadsafe``, however many requests it served. torch is imported on
+this thread, so the loop can load the tokenizer meanwhile.
 """
 
 from __future__ import annotations
@@ -9,43 +9,27 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from gpuruntime.backend import BackendStats
 from gpuruntime.engine.config import EngineConfig
-from gpuruntime.engine.contention import ThreadGovernor
 from gpuruntime.engine.core import EngineCore, StepOutput
 from gpuruntime.engine.loader import LoadedEngine, load_engine
-from gpuruntime.engine.request import Request
+from gpuruntime.engine.loop import Command, Inbox, Stop, run_engine
 
-IDLE_S = 0.2
-STEPS_BETWEEN_PROBES = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Abort:
-    key: int
-
-
-class Stop:
-    """Ends the thread."""
-
-
-Command = Request | Abort | Stop
 Deliver = Callable[[list[StepOutput]], None]
 Broken = Callable[[BaseException], None]
 
 
 class EngineThread:
-    """Loads the engine and runs it until stopped. ``deliver`` and ``broken`` are called on the event loop."""
+    """Implements ``engine.backend.Engine``. ``deliver`` and ``broken`` are called on the event loop."""
 
     def __init__(self, config: EngineConfig, deliver: Deliver, broken: Broken) -> None:
         self._config = config
         self._deliver = deliver
         self._broken = broken
-        self._inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._inbox: Inbox = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[LoadedEngine] = self._loop.create_future()
         self._thread = threading.Thread(target=self._main, name="engine", daemon=True)
@@ -83,48 +67,14 @@ class EngineThread:
         self._core = engine.core
         self._post(self._ready.set_result, engine)
         try:
-            self._run(engine.core, engine.governor, engine.probe())
+            run_engine(engine, self._inbox, self._stepped)
         except BaseException as error:  # any escape from the step means that no request can be served any more
             self._post(self._broken, error)
 
-    def _run(self, core: EngineCore, governor: ThreadGovernor, probe: Iterator[None]) -> None:
-        self.stats = core.stats()
-        steps = 0
-        while True:
-            outputs: list[StepOutput] = []
-            if not self._drain(core, probe, outputs):
-                return
-            if core.busy:
-                governor.watch()
-                outputs += core.step()
-                steps += 1
-                if steps % STEPS_BETWEEN_PROBES == 0:
-                    next(probe, None)
-            self.stats = core.stats()
-            if outputs:
-                self._post(self._deliver, outputs)
-
-    def _drain(self, core: EngineCore, probe: Iterator[None], outputs: list[StepOutput]) -> bool:
-        """Takes every command that is there, waiting for one when idle; False when told to stop."""
-        audited = False
-        while True:
-            try:
-                command = self._inbox.get(block=not (core.busy or outputs), timeout=IDLE_S)
-            except queue.Empty:
-                if core.busy or outputs:
-                    return True
-                next(probe, None)
-                if not audited:  # a block lost while idle is lost for good: better to fail than to shrink
-                    core.audit()
-                    audited = True
-                continue
-            if isinstance(command, Stop):
-                return False
-            if isinstance(command, Abort):
-                ended = core.abort(command.key)
-                outputs += [ended] if ended else []
-            else:
-                core.add(command)
+    def _stepped(self, outputs: list[StepOutput], stats: BackendStats) -> None:
+        self.stats = stats
+        if outputs:
+            self._post(self._deliver, outputs)
 
     def _fail_start(self, error: BaseException) -> None:
         if not self._ready.done():
