@@ -201,3 +201,14 @@ def test_rounded_weights_and_kv_stay_close_to_fp32(tmp_path: Path, settings: dic
     rounded = executors(tmp_path, **settings)[1]
     found = chunked_logits(rounded, PROMPT[:18], [17, 1], [1, 0])
     assert 1e-4 < error(found, exact) < limit
+
+
+def test_the_warm_up_fills_a_step_over_one_block(tmp_path: Path) -> None:
+    save_random_model(tmp_path, "llama", num_hidden_layers=1)
+    config = EngineConfig(tmp_path, dtype="fp32", kv_bytes=1 << 20, max_num_seqs=6, max_num_batched_tokens=20)
+    executor = TritonExecutor(config, load_model_config(tmp_path), max_len=8)
+    step = executor._idle_step(20)
+    assert (step.begins.tolist(), step.tables.max()) == ([0, 8, 16, 20], 0)
+    # Each prompt is the same token over and over, and every position of block 0 holds its K and V.
+    picks = executor.launch(step).tokens()
+    assert picks == [picks[0]] * 6
