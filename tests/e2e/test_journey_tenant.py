@@ -282,7 +282,7 @@ def rotate_key(page: Page, operator: Person, tenant: Tenancy) -> str:
     token = take_token(page, "key rotated")
     expect(row).to_contain_text("The old secret ends")
     look(page, "tenant keys")
-    menu(row, page, "Name, deployments, expiry")
+    menu(row, page, "Name, deployments, expiry, limits")
     expect(page.get_by_test_id("key-form").get_by_label("Name", exact=True)).to_have_value("lamp control")
     look(page, "key edit")
     page.keyboard.press("Escape")

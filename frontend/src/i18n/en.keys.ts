@@ -53,7 +53,7 @@ export const enKeys = {
   deploymentsHint: "None chosen: all of the tenant's.",
   allDeployments: "All",
   menu: (name: string) => `Actions for ${name}`,
-  edit: "Name, deployments, expiry",
+  edit: "Name, deployments, expiry, limits",
   editTitle: (name: string) => `Change ${name}`,
   expiresAt: "Expires at",
   expiresHint: "Empty: never.",

@@ -55,6 +55,21 @@ export const enKit = {
     look: "Someone else changed this in the meantime; look again.",
   },
   names: { none: "Nothing has this name", more: "Type to find others" },
+  limits: {
+    fields: {
+      requests_per_minute: "Requests a minute",
+      tokens_per_minute: "Tokens a minute",
+      max_concurrency: "Requests at a time",
+    },
+    short: {
+      requests_per_minute: (n: string) => `${n} requests/min`,
+      tokens_per_minute: (n: string) => `${n} tokens/min`,
+      max_concurrency: (n: string) => `${n} at a time`,
+    },
+    none: "No limit",
+    ofKey: "Limits of this key; the tenant's and the contract's hold beside them, so the smallest counts.",
+    ofTenant: "Limits over all of its keys and models; those of keys and contracts hold beside them.",
+  },
   idCopied: "Copied",
   copyId: (id: string) => `Copy ${id}`,
   yes: "Yes",

@@ -44,7 +44,7 @@ export const zhKeys: typeof enKeys = {
   deploymentsHint: "不选择则为租户的全部部署。",
   allDeployments: "全部",
   menu: (name) => `${name} 的操作`,
-  edit: "名称、部署、到期",
+  edit: "名称、部署、到期、限额",
   editTitle: (name) => `修改 ${name}`,
   expiresAt: "到期时间",
   expiresHint: "留空表示永不到期。",

@@ -56,6 +56,21 @@ export const zhKit: typeof enKit = {
     look: "其他人刚刚修改了它，请重新查看。",
   },
   names: { none: "没有匹配的名称", more: "输入以查找其他名称" },
+  limits: {
+    fields: {
+      requests_per_minute: "每分钟请求数",
+      tokens_per_minute: "每分钟词元数",
+      max_concurrency: "并发请求数",
+    },
+    short: {
+      requests_per_minute: (n) => `${n} 个请求/分钟`,
+      tokens_per_minute: (n) => `${n} 个词元/分钟`,
+      max_concurrency: (n) => `并发 ${n}`,
+    },
+    none: "不限",
+    ofKey: "此密钥的限额；租户与合约的限额同时生效，以最小者为准。",
+    ofTenant: "其全部密钥与模型合计的限额；密钥与合约的限额同时生效。",
+  },
   idCopied: "已复制",
   copyId: (id) => `复制 ${id}`,
   yes: "是",

@@ -28,7 +28,7 @@ from berth.gateway.snapshot import Key, Limits, Replica, Route, Snapshot
 from berth.live.names import CONFIG_CHANNEL
 from berth.slas.models import Contract
 from berth.slas.selectors import in_force, next_turn
-from berth.tenants.models import ApiKey, KeyScope
+from berth.tenants.models import RATE_LIMITS, ApiKey, KeyScope, Tenant
 
 POLL_S = 0.5
 REBUILD_S = 10.0
@@ -54,6 +54,7 @@ def _keys() -> dict[str, Key]:
     columns = rows.values_list(
         "id", "tenant_id", "digest", "pepper_id", "expires_at",
         "previous_digest", "previous_pepper_id", "previous_until", "scopes", "deployments",
+        *RATE_LIMITS,
     )  # fmt: skip
     return {
         id: Key(
@@ -65,10 +66,11 @@ def _keys() -> dict[str, Key]:
             previous=(previous, previous_pepper, previous_until.timestamp()) if previous_until else None,
             inference=KeyScope.INFERENCE in scopes,
             deployments=frozenset(deployments),
+            limits=Limits(*limits),
         )
         for (
             id, tenant_id, digest, pepper_id, expires_at,
-            previous, previous_pepper, previous_until, scopes, deployments,
+            previous, previous_pepper, previous_until, scopes, deployments, *limits,
         ) in columns
     }  # fmt: skip
 
@@ -106,6 +108,7 @@ def _routes() -> dict[tuple[str, str], Route]:
                 row.burst_requests_per_min,
                 row.burst_tokens_per_min,
             ),
+            tenant_limits=_tenant_limits(row.tenant),
             weight=float(row.weight * row.tenant.weight),
             salt=tenant_salt(row.tenant_id),
             default_max_tokens=row.deployment.default_max_tokens,
@@ -123,12 +126,17 @@ def _routes() -> dict[tuple[str, str], Route]:
             deployment_id=own.id,
             class_name=own.service_class.name,
             level=own.service_class.level(),
+            tenant_limits=_tenant_limits(own.tenant),
             weight=float(own.tenant.weight),
             salt=tenant_salt(own.tenant_id),
             default_max_tokens=own.default_max_tokens,
             created=int(own.created_at.timestamp()),
         )
     return routes
+
+
+def _tenant_limits(tenant: Tenant) -> Limits:
+    return Limits(tenant.requests_per_minute, tenant.tokens_per_minute, tenant.max_concurrency)
 
 
 def _replicas() -> dict[str, tuple[Replica, ...]]:

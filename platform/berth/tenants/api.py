@@ -20,7 +20,7 @@ from berth.api.views import BerthViewSet, TenantFilter, TenantViewSet, person, r
 from berth.core.errors import Forbidden, Invalid
 from berth.deployments.quota import reserved_bytes
 from berth.tenants import selectors, services
-from berth.tenants.models import PLATFORM_TENANT, ApiKey, KeyScope, Membership, Role, Tenant, User
+from berth.tenants.models import PLATFORM_TENANT, RATE_LIMITS, ApiKey, KeyScope, Membership, Role, Tenant, User
 from berth.tenants.serializers import (
     CreatedKeySerializer,
     KeyChangeSerializer,
@@ -39,7 +39,7 @@ from berth.tenants.serializers import (
     TenantSerializer,
 )
 
-OPERATORS_FIELDS = {"weight", "suspended"}
+OPERATORS_FIELDS = {"weight", "suspended", *RATE_LIMITS}
 
 
 class MemberFilter(TenantFilter):
@@ -78,12 +78,12 @@ class TenantView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[
 
     @extend_schema(request=TenantChangeSerializer, responses=TenantSerializer)
     def partial_update(self, request: Request, id: str) -> Response:
-        """Admins rename; weight and suspension are the operator's."""
+        """Admins rename; weight, limits and suspension are the operator's."""
         tenant = self.get_object()
         values = self.valid(TenantChangeSerializer, partial=True)
         require_role(person(request), tenant.id, Role.ADMIN)
         if OPERATORS_FIELDS & set(values) and not person(request).is_operator:
-            raise Forbidden("Only an operator changes weight or suspends a tenant")
+            raise Forbidden("Only an operator changes weight or limits, or suspends a tenant")
         tenant = services.change_tenant(tenant=tenant, actor=self.actor, **values)
         return Response(self.get_serializer(tenant).data)
 

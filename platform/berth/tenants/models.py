@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.sessions.base_session import AbstractBaseSession
+from django.core.validators import MinValueValidator
 from django.db import models
 
 from berth.core.ids import IdFactory
@@ -76,11 +77,29 @@ class RecoveryCode(models.Model):
     used_at = models.DateTimeField(null=True)
 
 
+def limit_field() -> models.PositiveIntegerField[int | None, int | None]:
+    """A limit of requests to ``/v1``; None: no such limit."""
+    return models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+
+
+class RateLimited(models.Model):
+    """What its requests to ``/v1`` may take together, whatever the model; a contract's limits hold beside these."""
+
+    requests_per_minute = limit_field()
+    tokens_per_minute = limit_field()
+    max_concurrency = limit_field()
+
+    class Meta:
+        abstract = True
+
+
+RATE_LIMITS = ("requests_per_minute", "tokens_per_minute", "max_concurrency")
+
 # Owns what the operators provide (deployments.platform). Its id is fixed, so whoever makes it first makes the same.
 PLATFORM_TENANT = "ten_00000000000000000000000000"
 
 
-class Tenant(models.Model):
+class Tenant(RateLimited):
     """A customer: owns keys, deployments, contracts and usage."""
 
     id = models.CharField(max_length=32, primary_key=True, default=IdFactory("ten"), editable=False)
@@ -147,7 +166,7 @@ def inference_only() -> list[str]:
     return [str(KeyScope.INFERENCE)]
 
 
-class ApiKey(TenantOwned):
+class ApiKey(TenantOwned, RateLimited):
     """A bearer key, written ``ID.SECRET``. Only HMAC-SHA256(pepper, secret) is kept.
 
     A rotated key keeps its id: the secret before works as well until ``previous_until``.

@@ -6,7 +6,17 @@ from typing import Any
 
 from rest_framework import serializers
 
-from berth.tenants.models import ApiKey, CapacityQuota, Invitation, KeyScope, Membership, Role, Tenant, User
+from berth.tenants.models import (
+    RATE_LIMITS,
+    ApiKey,
+    CapacityQuota,
+    Invitation,
+    KeyScope,
+    Membership,
+    Role,
+    Tenant,
+    User,
+)
 from berth.tenants.services import MAX_QUOTA_BYTES
 
 
@@ -32,14 +42,16 @@ class QuotaInSerializer(serializers.ModelSerializer[CapacityQuota]):
 
 
 class TenantSerializer(serializers.ModelSerializer[Tenant]):
-    """``quota`` null: no limit. ``reserved_bytes``: what its running deployments reserve."""
+    """``quota`` or a limit null: none. ``reserved_bytes``: what its running deployments reserve."""
 
     quota = QuotaInSerializer(allow_null=True, default=None)
     reserved_bytes = serializers.SerializerMethodField()
 
     class Meta:
         model = Tenant
-        fields = ["id", "name", "slug", "weight", "suspended_at", "created_at", "quota", "reserved_bytes"]
+        fields = [
+            "id", "name", "slug", "weight", *RATE_LIMITS, "suspended_at", "created_at", "quota", "reserved_bytes",
+        ]  # fmt: skip
         read_only_fields = fields
 
     def get_reserved_bytes(self, tenant: Tenant) -> int:
@@ -64,7 +76,7 @@ class TenantCreateSerializer(serializers.ModelSerializer[Tenant]):
 
     class Meta:
         model = Tenant
-        fields = ["name", "slug", "weight"]
+        fields = ["name", "slug", "weight", *RATE_LIMITS]
 
 
 class TenantChangeSerializer(serializers.ModelSerializer[Tenant]):
@@ -73,7 +85,7 @@ class TenantChangeSerializer(serializers.ModelSerializer[Tenant]):
 
     class Meta:
         model = Tenant
-        fields = ["name", "weight", "suspended"]
+        fields = ["name", "weight", "suspended", *RATE_LIMITS]
 
 
 class MembershipSerializer(serializers.ModelSerializer[Membership]):
@@ -214,7 +226,10 @@ class RecoveryCodesSerializer(serializers.Serializer[Any]):
 
 
 class KeySerializer(serializers.ModelSerializer[ApiKey]):
-    """``deployments``: ids it may use, empty for all. ``previous_until``: until when the secret before works."""
+    """``deployments``: ids it may use, empty for all. ``previous_until``: until when the secret before works.
+
+    A limit null: none. The tenant's hold beside the key's, so the smaller counts.
+    """
 
     tenant = serializers.CharField(source="tenant_id")
     created_by = serializers.EmailField(source="created_by.email", default=None, allow_null=True)
@@ -224,8 +239,8 @@ class KeySerializer(serializers.ModelSerializer[ApiKey]):
     class Meta:
         model = ApiKey
         fields = [
-            "id", "tenant", "name", "hint", "scopes", "deployments", "created_by", "created_at", "expires_at",
-            "revoked_at", "last_used_at", "rotated_at", "previous_until",
+            "id", "tenant", "name", "hint", "scopes", "deployments", *RATE_LIMITS, "created_by", "created_at",
+            "expires_at", "revoked_at", "last_used_at", "rotated_at", "previous_until",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -239,7 +254,7 @@ class KeyCreateSerializer(serializers.ModelSerializer[ApiKey]):
 
     class Meta:
         model = ApiKey
-        fields = ["tenant", "name", "expires_at", "scopes", "deployments"]
+        fields = ["tenant", "name", "expires_at", "scopes", "deployments", *RATE_LIMITS]
 
 
 class KeyChangeSerializer(serializers.ModelSerializer[ApiKey]):
@@ -247,7 +262,7 @@ class KeyChangeSerializer(serializers.ModelSerializer[ApiKey]):
 
     class Meta:
         model = ApiKey
-        fields = ["name", "deployments", "expires_at"]
+        fields = ["name", "deployments", "expires_at", *RATE_LIMITS]
 
 
 class KeyRotateSerializer(serializers.Serializer[ApiKey]):

@@ -18,8 +18,9 @@ from berth.tenants.apikeys import change_key, create_key, delete_key, note_key_u
 from berth.tenants.ended import end_session, end_sessions
 from berth.tenants.factors import begin_factor, confirm_factor, disable_factor, renew_recovery_codes
 from berth.tenants.invitations import accept_invitation, invite, resend_invitation, revoke_invitation
+from berth.tenants.limits import check_limits
 from berth.tenants.members import add_member, change_member, join_tenant, lock_tenant, remove_member
-from berth.tenants.models import CapacityQuota, Tenant
+from berth.tenants.models import RATE_LIMITS, CapacityQuota, Tenant
 
 __all__ = [
     "accept_invitation",
@@ -55,17 +56,19 @@ MAX_QUOTA_BYTES = 1 << 60
 
 
 @transaction.atomic
-def create_tenant(*, name: str, slug: str, actor: str, weight: int = 1) -> Tenant:
+def create_tenant(*, name: str, slug: str, actor: str, weight: int = 1, **limits: int | None) -> Tenant:
+    """``limits``: RATE_LIMITS, none unless given."""
+    check_limits(limits)
     try:
         validate_slug(slug)
     except ValidationError as error:
         raise Invalid(f"{slug!r}: letters, digits, hyphens and underscores only", field="slug") from error
     try:
         with transaction.atomic():
-            tenant = Tenant.objects.create(name=name, slug=slug, weight=weight)
+            tenant = Tenant.objects.create(name=name, slug=slug, weight=weight, **limits)
     except IntegrityError as error:
         raise Conflict(f"A tenant with the slug {slug!r} exists", field="slug", code="slug_taken") from error
-    after = {"name": name, "slug": slug, "weight": weight}
+    after = {"name": name, "slug": slug, "weight": weight, **limits}
     record(actor=actor, action="tenant.create", obj=tenant, after=after, tenant_id=tenant.id)
     changed("tenant", tenant.id, tenant.id)
     raise_version()
@@ -74,10 +77,11 @@ def create_tenant(*, name: str, slug: str, actor: str, weight: int = 1) -> Tenan
 
 @transaction.atomic
 def change_tenant(*, tenant: Tenant, actor: str, suspended: bool | None = None, **values: Any) -> Tenant:
-    """``values``: name, weight. A suspended tenant's keys stop working; nothing of it is deleted."""
+    """``values``: name, weight, RATE_LIMITS. A suspended tenant's keys stop working; nothing of it is deleted."""
     tenant = lock_tenant(tenant.id)
     if suspended is not None and suspended != (tenant.suspended_at is not None):
         values["suspended_at"] = timezone.now() if suspended else None
+    check_limits({name: values[name] for name in RATE_LIMITS if name in values})
     before, after = changes(tenant, values)
     if after:
         for field, value in after.items():

@@ -19,6 +19,8 @@ class TestKeys(ReadCase, WriteCase, BadInputCase):
         tenant = world.tenant.id
         return [
             ("developer", "post", self.url(), {"tenant": tenant, "name": "mine"}, 201),
+            ("developer", "post", self.url(), {"tenant": tenant, "name": "mine", "requests_per_minute": 60}, 201),
+            ("admin", "patch", self.url(self.make(world.tenant)), {"tokens_per_minute": 9, "max_concurrency": 1}, 200),
             ("admin", "post", self.url(self.make(world.tenant), "revoke"), None, 200),
             ("admin", "delete", self.url(self.make(world.tenant)), None, 204),
         ]
@@ -32,6 +34,9 @@ class TestKeys(ReadCase, WriteCase, BadInputCase):
             ("post", self.url(), {"tenant": tenant, "name": "x", "expires_at": "soon"}, "expires_at"),
             ("post", self.url(), {"tenant": tenant, "name": "x", "expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
             ("post", self.url(), {"name": "x"}, "tenant"),
+            ("post", self.url(), {"tenant": tenant, "name": "x", "requests_per_minute": 0}, "requests_per_minute"),
+            ("patch", self.url(self.make(world.tenant)), {"max_concurrency": -1}, "max_concurrency"),
+            ("patch", self.url(self.make(world.tenant)), {"tokens_per_minute": 2**31}, "tokens_per_minute"),
         ]
 
 
@@ -144,6 +149,7 @@ class TestTenants(WriteCase, BadInputCase):
             ("operator", "post", self.url(), {"name": "New", "slug": unique("slug")}, 201),
             ("admin", "patch", self.url(world.tenant.id), {"name": unique("name")}, 200),
             ("operator", "patch", self.url(world.tenant.id), {"weight": len(unique("w" * 3))}, 200),
+            ("operator", "patch", self.url(world.tenant.id), {"tokens_per_minute": len(unique("t" * 9))}, 200),
             ("operator", "patch", self.url(world.tenant.id), {"suspended": True}, 200),
             ("operator", "patch", self.url(world.tenant.id), {"suspended": False}, 200),
         ]
@@ -155,12 +161,21 @@ class TestTenants(WriteCase, BadInputCase):
         assert [e["after"] for e in events] == [{"name": "Nine", "weight": 9}]
         assert events[0]["before"]["weight"] == 1
 
+    def test_limits_are_the_operators_and_null_lifts_them(self, world: World) -> None:
+        address = self.url(world.tenant.id)
+        assert world.client("admin").patch(address, {"requests_per_minute": 5}, format="json").status_code == 403
+        for limit in (5, None):
+            answer = world.client("operator").patch(address, {"requests_per_minute": limit}, format="json")
+            assert (answer.status_code, answer.json()["requests_per_minute"]) == (200, limit)
+
     def bad_bodies(self, world: World) -> list[tuple[str, str, Any, str]]:
         return [
             ("post", self.url(), {"name": "x"}, "slug"),
             ("post", self.url(), {"name": "x", "slug": "a b"}, "slug"),
             ("post", self.url(), {"slug": "ab"}, "name"),
             ("patch", self.url(world.tenant.id), {"weight": 0}, "weight"),
+            ("patch", self.url(world.tenant.id), {"requests_per_minute": 0}, "requests_per_minute"),
+            ("post", self.url(), {"name": "x", "slug": "ab", "max_concurrency": "many"}, "max_concurrency"),
             ("patch", self.url(world.tenant.id), {"suspended": "perhaps"}, "suspended"),
         ]
 

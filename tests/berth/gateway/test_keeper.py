@@ -12,6 +12,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from berth.core.errors import Invalid
 from berth.core.ids import new_id
 from berth.deployments.models import Replica
 from berth.deployments.services import create_replica
@@ -21,7 +22,8 @@ from berth.gateway.errors import ApiError
 from berth.gateway.keeper import Keeper, build
 from berth.gateway.snapshot import Limits
 from berth.slas.services import ensure_default_classes, grant_contract
-from berth.tenants.services import create_key, revoke_key
+from berth.tenants.models import ApiKey
+from berth.tenants.services import change_key, change_tenant, create_key, revoke_key
 from helpers.factories import make_deployment, make_gpu, make_tenant
 from helpers.patience import PATIENCE_S, eventually
 
@@ -87,6 +89,32 @@ def test_keys_that_open_nothing_are_not_in_it() -> None:
     tenant.suspended_at = timezone.now()
     tenant.save()
     assert build().keys == {}
+
+
+def test_limits_of_a_key_and_a_tenant_come_with_the_next_push(keeper: Keeper) -> None:
+    """A key may be above its tenant: both limits are carried, and the smaller will hold."""
+    owner, guest = make_tenant(), make_tenant()
+    deployment = make_deployment(tenant=owner, name="shared")
+    grant_contract(
+        tenant=guest, deployment=deployment, service_class=ensure_default_classes()["chat"], actor="test"
+    )  # fmt: skip
+    key, _ = create_key(tenant=guest, name="k", actor="test", requests_per_minute=90)
+    eventually(lambda: keeper.current.keys[key.id].limits == Limits(90))
+    change_key(key=key, actor="test", requests_per_minute=None, tokens_per_minute=700, max_concurrency=3)
+    change_tenant(tenant=guest, actor="test", tokens_per_minute=600)
+    change_tenant(tenant=owner, actor="test", max_concurrency=8)
+    eventually(lambda: keeper.current.keys[key.id].limits == Limits(None, 700, 3))
+    eventually(lambda: keeper.current.routes[guest.id, "shared"].tenant_limits == Limits(None, 600))
+    eventually(lambda: keeper.current.routes[owner.id, "shared"].tenant_limits == Limits(None, None, 8))
+
+
+@pytest.mark.parametrize("wrong", [{"requests_per_minute": 0}, {"max_concurrency": 2**31}, {"requests": 1}])
+def test_what_is_no_limit_is_refused_by_name(wrong: dict[str, int]) -> None:
+    tenant = make_tenant()
+    with pytest.raises(Invalid) as refused:
+        create_key(tenant=tenant, name="k", actor="test", **wrong)
+    assert refused.value.field in wrong
+    assert not ApiKey.objects.for_tenant(tenant.id).exists()
 
 
 def test_a_revoked_key_stops_within_a_second(keeper: Keeper) -> None:

@@ -2,10 +2,12 @@ import { Button, Group, Modal, Select, Stack, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { FormError } from "../../components/FormError";
 import { LaterInDialog } from "../../components/Later";
+import { RateLimitFields } from "../../components/RateLimitFields";
 import { TenantSelect } from "../../components/TenantSelect";
 import { useCreateKey } from "../../hooks/useKeys";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
+import { limitsOf, NO_LIMITS } from "../../lib/rateLimits";
 import { DeploymentsField } from "./DeploymentsField";
 import { KeyCreated } from "./KeyCreated";
 
@@ -29,6 +31,7 @@ export function CreateKeyModal({ opened, onClose }: { opened: boolean; onClose: 
       tenant: "",
       scope: "inference" as Scope,
       deployments: [] as string[],
+      ...NO_LIMITS,
     },
     validate: { name: (value) => (value.trim() ? null : t.keys.nameNeeded) },
   });
@@ -38,13 +41,14 @@ export function CreateKeyModal({ opened, onClose }: { opened: boolean; onClose: 
     create.reset();
     form.reset();
   };
-  const submit = form.onSubmit(({ name, days, scope, deployments }) =>
+  const submit = form.onSubmit(({ name, days, scope, deployments, ...limits }) =>
     create.mutate({
       tenant,
       name: name.trim(),
       expires_at: expiresAt(days),
       scopes: [scope],
       deployments: scope === "inference" ? deployments : [],
+      ...(scope === "inference" ? limitsOf(limits) : {}),
     }),
   );
   return (
@@ -90,6 +94,9 @@ export function CreateKeyModal({ opened, onClose }: { opened: boolean; onClose: 
                 allowDeselect={false}
                 {...form.getInputProps("days")}
               />
+              {form.values.scope === "inference" && (
+                <RateLimitFields hint={t.kit.limits.ofKey} inputProps={form.getInputProps} />
+              )}
             </Stack>
             <FormError error={create.error} />
             <Group justify="flex-end" mt="lg" gap="xs">

@@ -4,8 +4,10 @@ import { notifications } from "@mantine/notifications";
 import type { Key } from "../../api/types";
 import { ConflictNotice } from "../../components/ConflictNotice";
 import { FormDrawer } from "../../components/FormDrawer";
+import { RateLimitFields } from "../../components/RateLimitFields";
 import { useEditKey } from "../../hooks/useKeys";
 import { t } from "../../i18n";
+import { limitsOf, limitValues } from "../../lib/rateLimits";
 import { localInput } from "../../lib/timeRange";
 import { DeploymentsField } from "./DeploymentsField";
 
@@ -20,16 +22,17 @@ function Form({ apiKey, edit, onClose }: FormProps) {
     initialValues: {
       name: apiKey.name,
       deployments: apiKey.deployments,
+      ...limitValues(apiKey),
       expires: apiKey.expires_at ? localInput(apiKey.expires_at) : "",
     },
     validate: { name: (value) => (value.trim() ? null : t.keys.nameNeeded) },
   });
-  const submit = form.onSubmit(({ name, deployments, expires }) => {
+  const submit = form.onSubmit(({ name, deployments, expires, ...limits }) => {
     // An end that was not touched is left alone: it may lie in the past, or have seconds
     const end = form.isDirty("expires")
       ? { expires_at: expires ? new Date(expires).toISOString() : null }
       : {};
-    edit.save({ name: name.trim(), deployments, ...end }, () => {
+    edit.save({ name: name.trim(), deployments, ...limitsOf(limits), ...end }, () => {
       notifications.show({ message: t.keys.saved(name) });
       onClose();
     });
@@ -47,7 +50,12 @@ function Form({ apiKey, edit, onClose }: FormProps) {
     >
       <ConflictNotice
         edit={edit}
-        fields={{ name: t.keys.name, deployments: t.keys.deployments, expires_at: t.keys.expiresAt }}
+        fields={{
+          name: t.keys.name,
+          deployments: t.keys.deployments,
+          expires_at: t.keys.expiresAt,
+          ...t.kit.limits.fields,
+        }}
       />
       <TextInput label={t.keys.name} maxLength={120} data-autofocus {...form.getInputProps("name")} />
       {apiKey.scopes.includes("inference") && (
@@ -63,6 +71,9 @@ function Form({ apiKey, edit, onClose }: FormProps) {
         description={t.keys.expiresHint}
         {...form.getInputProps("expires")}
       />
+      {apiKey.scopes.includes("inference") && (
+        <RateLimitFields hint={t.kit.limits.ofKey} inputProps={form.getInputProps} />
+      )}
     </FormDrawer>
   );
 }

@@ -7,6 +7,7 @@ import { ObjectMenu } from "../../components/ObjectMenu";
 import { StatePill } from "../../components/StatePill";
 import { TimeAgo } from "../../components/TimeAgo";
 import { t } from "../../i18n";
+import { limitsLine } from "../../lib/rateLimits";
 import classes from "./Keys.module.css";
 import { keyState } from "./keyState";
 
@@ -21,10 +22,12 @@ export interface KeyVerbs {
 function May({ apiKey }: { apiKey: Key }) {
   const scopes = apiKey.scopes.map((scope) => t.keys.scopes[scope].label).join(", ");
   const count = apiKey.deployments.length;
+  const limits = limitsLine(apiKey);
   return (
     <span className={classes.two}>
       <span>{scopes}</span>
       {count > 0 && <span className={classes.note}>{t.keys.restricted(count)}</span>}
+      {limits && <span className={classes.note}>{limits}</span>}
     </span>
   );
 }

@@ -2,15 +2,17 @@ import { NumberInput, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { notifications } from "@mantine/notifications";
 import { FormDrawer } from "../../components/FormDrawer";
+import { RateLimitFields } from "../../components/RateLimitFields";
 import { useCreateTenant } from "../../hooks/useTenantAdmin";
 import { t } from "../../i18n";
+import { limitsOf, NO_LIMITS } from "../../lib/rateLimits";
 import { slugError, toSlug } from "../../lib/slug";
 
 export function CreateTenantDrawer({ opened, onClose }: { opened: boolean; onClose: () => void }) {
   const create = useCreateTenant();
   const words = t.tenants.form;
   const form = useForm({
-    initialValues: { name: "", slug: "", weight: 1 },
+    initialValues: { name: "", slug: "", weight: 1, ...NO_LIMITS },
     validate: { name: (name) => (name.trim() ? null : words.nameNeeded), slug: slugError },
   });
   const close = () => {
@@ -19,12 +21,15 @@ export function CreateTenantDrawer({ opened, onClose }: { opened: boolean; onClo
     onClose();
   };
   const submit = form.onSubmit((values) =>
-    create.mutate(values, {
-      onSuccess: (tenant) => {
-        notifications.show({ message: words.created(tenant.name) });
-        close();
+    create.mutate(
+      { ...values, ...limitsOf(values) },
+      {
+        onSuccess: (tenant) => {
+          notifications.show({ message: words.created(tenant.name) });
+          close();
+        },
       },
-    }),
+    ),
   );
   return (
     <FormDrawer
@@ -55,6 +60,7 @@ export function CreateTenantDrawer({ opened, onClose }: { opened: boolean; onClo
         max={1000}
         {...form.getInputProps("weight")}
       />
+      <RateLimitFields hint={t.kit.limits.ofTenant} inputProps={form.getInputProps} />
     </FormDrawer>
   );
 }

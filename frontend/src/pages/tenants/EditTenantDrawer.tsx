@@ -6,9 +6,11 @@ import { ConflictNotice } from "../../components/ConflictNotice";
 import { CopyId } from "../../components/CopyId";
 import { Facts } from "../../components/Facts";
 import { FormDrawer } from "../../components/FormDrawer";
+import { RateLimitFields } from "../../components/RateLimitFields";
 import { useEditTenant } from "../../hooks/useTenantAdmin";
 import { t } from "../../i18n";
 import { absolute } from "../../lib/format";
+import { limitsOf, limitValues } from "../../lib/rateLimits";
 
 interface FormProps {
   tenant: Tenant;
@@ -19,11 +21,11 @@ interface FormProps {
 function Form({ tenant, edit, onClose }: FormProps) {
   const words = t.tenants.form;
   const form = useForm({
-    initialValues: { name: tenant.name, weight: tenant.weight },
+    initialValues: { name: tenant.name, weight: tenant.weight, ...limitValues(tenant) },
     validate: { name: (name) => (name.trim() ? null : words.nameNeeded) },
   });
   const submit = form.onSubmit((values) =>
-    edit.save(values, () => {
+    edit.save({ ...values, ...limitsOf(values) }, () => {
       notifications.show({ message: words.saved(values.name) });
       onClose();
     }),
@@ -39,7 +41,10 @@ function Form({ tenant, edit, onClose }: FormProps) {
       onClose={onClose}
       testId="tenant-form"
     >
-      <ConflictNotice edit={edit} fields={{ name: words.name, weight: words.weight }} />
+      <ConflictNotice
+        edit={edit}
+        fields={{ name: words.name, weight: words.weight, ...t.kit.limits.fields }}
+      />
       <Facts
         rows={[
           { label: "Id", value: <CopyId id={tenant.id} /> },
@@ -55,11 +60,12 @@ function Form({ tenant, edit, onClose }: FormProps) {
         max={1000}
         {...form.getInputProps("weight")}
       />
+      <RateLimitFields hint={t.kit.limits.ofTenant} inputProps={form.getInputProps} />
     </FormDrawer>
   );
 }
 
-/** Changes a tenant's name and weight; its address is `?edit=ID`. */
+/** Changes a tenant's name, weight and limits; its address is `?edit=ID`. */
 export function EditTenantDrawer({ id, onClose }: { id: string | undefined; onClose: () => void }) {
   const edit = useEditTenant(id);
   if (!edit.opened) return null;

@@ -15,6 +15,7 @@ import { StatePill } from "../../components/StatePill";
 import { TimeAgo } from "../../components/TimeAgo";
 import { t } from "../../i18n";
 import { bytes, integer } from "../../lib/format";
+import { limitsLine } from "../../lib/rateLimits";
 import classes from "./Tenants.module.css";
 
 export interface TenantVerbs {
@@ -109,6 +110,12 @@ export function tenantColumns(verbs: TenantVerbs): Column<Tenant>[] {
       header: words.weight,
       meta: { order: "weight", hide: "tablet", end: true },
       cell: ({ row }) => integer(row.original.weight),
+    },
+    {
+      id: "limits",
+      header: words.limits,
+      meta: { hide: "tablet" },
+      cell: ({ row }) => limitsLine(row.original) || <span className="muted">{t.tenants.noLimit}</span>,
     },
     {
       id: "created",
