@@ -87,6 +87,8 @@ export const enTenants = {
     slugHint: "In the console's addresses; it stays.",
     weight: "Weight",
     weightHint: "Its share of every queue, relative to other tenants.",
+    uncounted: "Serve while limits cannot be counted",
+    uncountedHint: "Off: requests under a limit are refused until Redis answers again.",
     editTitle: (name: string) => `Change ${name}`,
     quotaTitle: (name: string) => `Capacity of ${name}`,
     limited: "Limit the capacity",

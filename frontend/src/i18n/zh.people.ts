@@ -86,6 +86,8 @@ export const zhTenants: typeof enTenants = {
     slugHint: "用于控制台地址，之后不可更改。",
     weight: "权重",
     weightHint: "相对其他租户，在每个队列中的份额。",
+    uncounted: "限额无法计数时继续服务",
+    uncountedHint: "关闭：在 Redis 恢复应答之前，受限额约束的请求将被拒绝。",
     editTitle: (name) => `修改 ${name}`,
     quotaTitle: (name) => `${name} 的容量`,
     limited: "限制容量",

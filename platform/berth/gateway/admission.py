@@ -1,4 +1,7 @@
-"""Asks Redis whether a request fits under all limits on it. Without Redis the gate is open."""
+"""Asks Redis whether a request fits under all limits on it.
+
+Without Redis nothing is counted: a request under limits then passes or is refused, as its tenant chose.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,17 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from berth.gateway.limits import Holder, Left, Over, RateHeaders, bursts, holders_of, rate_headers, refusal
+from berth.gateway.limits import (
+    Holder,
+    Left,
+    Over,
+    RateHeaders,
+    bursts,
+    holders_of,
+    rate_headers,
+    refusal,
+    uncounted_refusal,
+)
 from berth.gateway.line import Argument, Line, Script
 from berth.gateway.snapshot import Limits, Route
 from berth.live import names
@@ -40,6 +53,7 @@ class Admission:
         self._script = Script("admission.lua")
         self._away_until = 0.0
         self.refused: Counter[tuple[str, str]] = Counter()
+        self.uncounted: Counter[str] = Counter()
 
     async def ask(
         self,
@@ -51,19 +65,20 @@ class Admission:
         key_limits: Limits = Limits(),
         room: bool = True,
     ) -> Grant:
-        """Raises ``ApiError`` 429 when a limit is reached; nothing is then reserved or opened.
+        """Raises ``ApiError``: 429 when a limit is reached, 503 when none can be counted and the tenant would rather
+        wait. Nothing is then reserved or opened.
 
         ``room``: a door has a free place, so bursts beyond the guaranteed rates may pass.
         """
-        if time.monotonic() < self._away_until:
-            return Grant()
         holders = holders_of(route, opened.key_id, key_limits)
+        if time.monotonic() < self._away_until:
+            return self._uncounted(route, holders)
         try:
             answer = await self._script(self._line, *self._call(holders, opened, reserve, replica_id, room))
         except RedisError as error:
             self._away_until = time.monotonic() + AWAY_S
-            log.warning("admission_open", extra={"error": str(error)})
-            return Grant(holders)  # the answer may be all that was lost: what was reserved is given back
+            log.warning("limits_away", extra={"error": str(error)})
+            return self._uncounted(route, holders)
         admitted, who, what, wait_ms, *left = answer
         lefts = _lefts(left)
         headers = rate_headers(holders, lefts, room=room)
@@ -72,6 +87,14 @@ class Admission:
             self.refused[over.holder.kind, what] += 1
             raise refusal(over, route.model, reserve, headers, room=room)
         return Grant(holders, headers, room and bursts(holders, lefts))
+
+    def _uncounted(self, route: Route, holders: tuple[Holder, ...]) -> Grant:
+        """The grant keeps its holders: the answer may be all that was lost, and what was reserved is given back."""
+        refuses = bool(holders) and not route.admits_uncounted
+        self.uncounted["refused" if refuses else "admitted"] += 1
+        if refuses:
+            raise uncounted_refusal()
+        return Grant(holders)
 
     def _call(
         self, holders: tuple[Holder, ...], opened: OpenRecord, reserve: int, replica_id: str, room: bool

@@ -98,7 +98,7 @@ class Exchange:
     # --- The client's side --------------------------------------------------------------------------------------
 
     async def run(self, receive: Receive, send: Send) -> None:
-        """Until the client has its answer, or is gone. Raises ``ApiError`` 429 when a limit is reached."""
+        """Until the client has its answer, or is gone. Raises ``ApiError`` when it is not let in."""
         with self._trace.timed("route"):
             first = self._gateway.replicas.choose(self.route, self.request.affinity, set())
         reserve = self.request.reserve(self.route.default_max_tokens)
@@ -114,7 +114,7 @@ class Exchange:
                     room=room,
                 )
         except ApiError as error:
-            self.finish(Outcome.OVER_QUOTA, error.status)
+            self.finish(Outcome.OVER_QUOTA if error.status == 429 else Outcome.REFUSED, error.status)
             raise
         self._task = asyncio.current_task()
         self._gateway.open[self.request_id] = self

@@ -113,3 +113,14 @@ def refusal(over: Over, model: str, reserve: int, headers: RateHeaders, *, room:
         retry_after_s=wait_s,
         headers=(*headers, (b"x-should-retry", b"false" if never else b"true")),
     )
+
+
+def uncounted_refusal() -> ApiError:
+    """503: the counters are away, and the tenant chose that nothing passes uncounted."""
+    return ApiError(
+        503,
+        "The limits on this request cannot be counted at the moment. Try again shortly.",
+        code="limits_unavailable",
+        retry_after_s=1,
+        headers=[(b"x-should-retry", b"true")],
+    )

@@ -66,7 +66,8 @@ class Key:
 class Route:
     """One model name as one tenant sees it: the deployment behind it and what was promised.
 
-    ``limits``: the contract's; ``tenant_limits``: over all of the tenant's models.
+    ``limits``: the contract's; ``tenant_limits``: over all of the tenant's models. ``admits_uncounted``: whether
+    requests under limits pass while nothing can count them.
     """
 
     tenant_id: str
@@ -78,6 +79,7 @@ class Route:
     contract_version: int = 0
     limits: Limits = Limits()
     tenant_limits: Limits = Limits()
+    admits_uncounted: bool = True
     weight: float = 1.0
     salt: str = ""
     default_max_tokens: int = 512

@@ -41,6 +41,12 @@ class GatewayCollector(Collector):
         for labels, count in list(gateway.admission.refused.items()):
             limits.add_metric(labels, count)
         yield limits
+        uncounted = CounterMetricFamily(
+            "berth_admission_uncounted", "Requests that came while limits could not be counted.", labels=["decision"]
+        )
+        for decision, count in list(gateway.admission.uncounted.items()):
+            uncounted.add_metric([decision], count)
+        yield uncounted
         ignored = CounterMetricFamily("berth_gateway_ignored_fields", "Fields of bodies that nobody here knows.")
         ignored.add_metric([], sum(gateway.ignored.values()))
         yield ignored

@@ -78,7 +78,7 @@ class TenantView(mixins.ListModelMixin, mixins.RetrieveModelMixin, BerthViewSet[
 
     @extend_schema(request=TenantChangeSerializer, responses=TenantSerializer)
     def partial_update(self, request: Request, id: str) -> Response:
-        """Admins rename; weight, limits and suspension are the operator's."""
+        """Admins rename and choose what passes uncounted; weight, limits and suspension are the operator's."""
         tenant = self.get_object()
         values = self.valid(TenantChangeSerializer, partial=True)
         require_role(person(request), tenant.id, Role.ADMIN)

@@ -106,6 +106,9 @@ class Tenant(RateLimited):
     name = models.CharField(max_length=120)
     slug = models.SlugField(max_length=63, unique=True)
     weight = models.PositiveIntegerField(default=1, help_text="share in every door's queue, relative to other tenants")
+    admits_uncounted = models.BooleanField(
+        default=True, db_default=True, help_text="requests under limits pass while nothing can count them"
+    )
     suspended_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 

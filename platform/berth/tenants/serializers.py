@@ -42,7 +42,10 @@ class QuotaInSerializer(serializers.ModelSerializer[CapacityQuota]):
 
 
 class TenantSerializer(serializers.ModelSerializer[Tenant]):
-    """``quota`` or a limit null: none. ``reserved_bytes``: what its running deployments reserve."""
+    """``quota`` or a limit null: none. ``reserved_bytes``: what its running deployments reserve.
+
+    ``admits_uncounted``: whether requests under limits pass while Redis, which counts them, is away; else they are 503.
+    """
 
     quota = QuotaInSerializer(allow_null=True, default=None)
     reserved_bytes = serializers.SerializerMethodField()
@@ -50,7 +53,8 @@ class TenantSerializer(serializers.ModelSerializer[Tenant]):
     class Meta:
         model = Tenant
         fields = [
-            "id", "name", "slug", "weight", *RATE_LIMITS, "suspended_at", "created_at", "quota", "reserved_bytes",
+            "id", "name", "slug", "weight", *RATE_LIMITS, "admits_uncounted", "suspended_at", "created_at", "quota",
+            "reserved_bytes",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -85,7 +89,7 @@ class TenantChangeSerializer(serializers.ModelSerializer[Tenant]):
 
     class Meta:
         model = Tenant
-        fields = ["name", "weight", "suspended", *RATE_LIMITS]
+        fields = ["name", "weight", "suspended", *RATE_LIMITS, "admits_uncounted"]
 
 
 class MembershipSerializer(serializers.ModelSerializer[Membership]):

@@ -150,6 +150,8 @@ class TestTenants(WriteCase, BadInputCase):
             ("admin", "patch", self.url(world.tenant.id), {"name": unique("name")}, 200),
             ("operator", "patch", self.url(world.tenant.id), {"weight": len(unique("w" * 3))}, 200),
             ("operator", "patch", self.url(world.tenant.id), {"tokens_per_minute": len(unique("t" * 9))}, 200),
+            ("admin", "patch", self.url(world.tenant.id), {"admits_uncounted": False}, 200),
+            ("admin", "patch", self.url(world.tenant.id), {"admits_uncounted": True}, 200),
             ("operator", "patch", self.url(world.tenant.id), {"suspended": True}, 200),
             ("operator", "patch", self.url(world.tenant.id), {"suspended": False}, 200),
         ]

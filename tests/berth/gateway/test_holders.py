@@ -6,17 +6,19 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from berth.embedded.redis import EmbeddedRedis
 from berth.gateway.admission import Admission, Grant
 from berth.gateway.app import Gateway
 from berth.gateway.errors import ApiError
 from berth.gateway.line import Line
 from berth.gateway.snapshot import Limits
 from berth.live import names
-from helpers.gateway import DEPLOYMENT, TENANT, make_key, make_route, make_snapshot, opened, running_gateway
+from helpers.gateway import DEPLOYMENT, TENANT, chat, make_key, make_route, make_snapshot, opened, running_gateway
 from helpers.patience import PATIENCE_S
 from helpers.stub_door import StubDoor, tokens
 
@@ -148,3 +150,40 @@ async def test_the_error_is_openais(door: StubDoor, store: Any, redis_url: str) 
     assert set(body) == {"message", "type", "param", "code"}
     assert (body["type"], body["param"], body["code"]) == ("rate_limit_error", None, "rate_limit_exceeded")
     assert len(door.calls) == 1
+
+
+async def test_without_redis_a_tenant_is_served_or_refused_as_it_chose(
+    door: StubDoor, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Redis stops: what no limit is on passes all the same, and afterwards counting goes on."""
+    limits = Limits(requests_per_min=100)
+    cases = [(limits, True, 200), (limits, False, 503), (Limits(), False, 200)]
+    server = EmbeddedRedis(tmp_path / "redis")
+    key, token = make_key()
+    try:
+        async with running_gateway(make_snapshot([door.url], key), token, server.url) as running:
+            server.stop()
+            for contract, admits, expected in cases:
+                snapshot = make_snapshot([door.url], key, contract, admits_uncounted=admits)
+                running.keeper.change(routes=snapshot.routes)
+                for _ in range(3):
+                    async with running.post(chat(stream=False)) as answer:
+                        body = await answer.json()
+                    assert answer.status == expected
+                    if expected == 503:
+                        assert body["error"]["code"] == "limits_unavailable"
+                        assert (answer.headers["retry-after"], answer.headers["x-should-retry"]) == ("1", "true")
+            assert running.gateway.admission.uncounted == {"admitted": 6, "refused": 3}
+            assert "limits_away" in caplog.messages
+            assert len(door.calls) == 6
+            server = EmbeddedRedis(tmp_path / "redis")
+            running.keeper.change(routes=make_snapshot([door.url], key, limits, admits_uncounted=False).routes)
+
+            async def counted() -> bool:
+                async with running.post(chat(stream=False)) as answer:
+                    await answer.read()
+                return "x-ratelimit-limit-requests" in answer.headers
+
+            await _until(counted)
+    finally:
+        server.stop()

@@ -102,10 +102,12 @@ def test_limits_of_a_key_and_a_tenant_come_with_the_next_push(keeper: Keeper) ->
     eventually(lambda: keeper.current.keys[key.id].limits == Limits(90))
     change_key(key=key, actor="test", requests_per_minute=None, tokens_per_minute=700, max_concurrency=3)
     change_tenant(tenant=guest, actor="test", tokens_per_minute=600)
-    change_tenant(tenant=owner, actor="test", max_concurrency=8)
+    change_tenant(tenant=owner, actor="test", max_concurrency=8, admits_uncounted=False)
     eventually(lambda: keeper.current.keys[key.id].limits == Limits(None, 700, 3))
     eventually(lambda: keeper.current.routes[guest.id, "shared"].tenant_limits == Limits(None, 600))
     eventually(lambda: keeper.current.routes[owner.id, "shared"].tenant_limits == Limits(None, None, 8))
+    routes = keeper.current.routes
+    assert [routes[tenant.id, "shared"].admits_uncounted for tenant in (guest, owner)] == [True, False]
 
 
 @pytest.mark.parametrize("wrong", [{"requests_per_minute": 0}, {"max_concurrency": 2**31}, {"requests": 1}])

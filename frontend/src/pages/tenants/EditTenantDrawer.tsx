@@ -1,4 +1,4 @@
-import { NumberInput, TextInput } from "@mantine/core";
+import { NumberInput, Switch, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { notifications } from "@mantine/notifications";
 import type { Tenant } from "../../api/types";
@@ -21,7 +21,12 @@ interface FormProps {
 function Form({ tenant, edit, onClose }: FormProps) {
   const words = t.tenants.form;
   const form = useForm({
-    initialValues: { name: tenant.name, weight: tenant.weight, ...limitValues(tenant) },
+    initialValues: {
+      name: tenant.name,
+      weight: tenant.weight,
+      admits_uncounted: tenant.admits_uncounted,
+      ...limitValues(tenant),
+    },
     validate: { name: (name) => (name.trim() ? null : words.nameNeeded) },
   });
   const submit = form.onSubmit((values) =>
@@ -43,7 +48,12 @@ function Form({ tenant, edit, onClose }: FormProps) {
     >
       <ConflictNotice
         edit={edit}
-        fields={{ name: words.name, weight: words.weight, ...t.kit.limits.fields }}
+        fields={{
+          name: words.name,
+          weight: words.weight,
+          admits_uncounted: words.uncounted,
+          ...t.kit.limits.fields,
+        }}
       />
       <Facts
         rows={[
@@ -61,6 +71,11 @@ function Form({ tenant, edit, onClose }: FormProps) {
         {...form.getInputProps("weight")}
       />
       <RateLimitFields hint={t.kit.limits.ofTenant} inputProps={form.getInputProps} />
+      <Switch
+        label={words.uncounted}
+        description={words.uncountedHint}
+        {...form.getInputProps("admits_uncounted", { type: "checkbox" })}
+      />
     </FormDrawer>
   );
 }
