@@ -77,7 +77,10 @@ def create_tenant(*, name: str, slug: str, actor: str, weight: int = 1, **limits
 
 @transaction.atomic
 def change_tenant(*, tenant: Tenant, actor: str, suspended: bool | None = None, **values: Any) -> Tenant:
-    """``values``: name, weight, RATE_LIMITS, admits_uncounted. A suspended tenant's keys stop working; nothing of it is deleted."""
+    """``values``: name, weight, RATE_LIMITS, admits_uncounted.
+
+    A suspended tenant's keys stop working; nothing of it is deleted.
+    """
     tenant = lock_tenant(tenant.id)
     if suspended is not None and suspended != (tenant.suspended_at is not None):
         values["suspended_at"] = timezone.now() if suspended else None
