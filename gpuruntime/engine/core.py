@@ -238,7 +238,7 @@ class EngineCore:
     def _note(self, row: Row, result: Result, now_s: float) -> StepOutput | None:
         """Books one row's result. Of drafts that were wrong nothing stays but their blocks, which later tokens fill."""
         request, tokens = row.request, result.tokens
-        if not row.current:
+        if row.epoch != request.epoch:  # not by ``row.current``: a call for every token of a batch
             return None
         if request.scores_prompt:
             request.append_scores(row.start, result.scores)

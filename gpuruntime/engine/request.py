@@ -115,7 +115,7 @@ class Request:
     @property
     def tokens_left(self) -> int:
         """Tokens until ``max_tokens`` ends the text."""
-        return self.params.max_tokens - self.num_output
+        return self.longest + 1 - len(self.tokens)
 
     @property
     def missing(self) -> int:
