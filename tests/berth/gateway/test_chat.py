@@ -132,6 +132,25 @@ async def test_the_door_gets_what_it_needs_and_nothing_of_the_clients(running: R
     assert running.gateway.ignored["made_up"] == 1
 
 
+async def test_tools_and_structure_reach_the_door_as_they_came(running: Running, door: StubDoor) -> None:
+    function = {"name": "f", "parameters": {"type": "object", "x-mine": [1]}, "strict": True}
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    said = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": "1"}]
+    asked = {
+        "tools": [{"type": "function", "function": function}],
+        "tool_choice": {"type": "function", "function": {"name": "f"}},
+        "parallel_tool_calls": False,
+        "response_format": {"type": "json_object"},
+        "structured_outputs": {"choice": ["a"]},
+    }
+    body = chat(stream=False, **asked)
+    body["messages"] += said
+    async with running.post(body) as answer:
+        assert answer.status == 200
+    assert {name: door.calls[0].body[name] for name in asked} == asked
+    assert door.calls[0].body["messages"][-2:] == said
+
+
 async def test_names_a_client_invents_take_no_more_than_so_much_room(running: Running) -> None:
     body = chat(stream=False, **{f"made_up_{number}": 1 for number in range(1000)}, **{"x" * 5000: 1})
     async with running.post(body) as answer:
