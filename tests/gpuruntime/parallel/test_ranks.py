@@ -186,14 +186,6 @@ def test_a_killed_rank_ends_the_step_and_is_named(tmp_path: Path, idle: bool) ->
         executor.logits(batch)
 
 
-def test_the_ranks_end_with_their_executor(tmp_path: Path) -> None:
-    save_random_model(tmp_path, "llama", **HEADS)
-    executor = shared(tmp_path)
-    process = executor._ranks._members[0].process
-    del executor
-    assert process.returncode == 0
-
-
 def test_a_model_on_ranks_gives_the_same_text_and_leaves_no_process(tmp_path: Path) -> None:
     save_byte_model(tmp_path, **HEADS)
     params, before = SamplingParams(12, temperature=0), psutil.Process().children()
@@ -206,10 +198,11 @@ def test_a_model_on_ranks_gives_the_same_text_and_leaves_no_process(tmp_path: Pa
     assert texts[0] == texts[1]
 
 
-async def test_a_killed_rank_fails_the_engine(tmp_path: Path) -> None:
+@pytest.mark.parametrize("process", [False, True], ids=["thread", "process"])
+async def test_a_killed_rank_fails_the_engine(tmp_path: Path, process: bool) -> None:
     save_byte_model(tmp_path, **HEADS)
     before = psutil.Process().children(recursive=True)
-    backend = NativeBackend(settings(tmp_path, tensor_parallel=2, max_num_seqs=4, cache_dir=tmp_path))
+    backend = NativeBackend(settings(tmp_path, tensor_parallel=2, max_num_seqs=4, engine_process=process))
     await backend.start()
     prompt = await backend.prepare([{"role": "user", "content": "a question"}], b"")
     deltas = [
