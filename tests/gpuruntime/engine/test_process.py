@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from gpuruntime.backend import Delta, EngineFailed, SamplingParams
+from gpuruntime.backend import Delta, EngineFailed, SamplingParams, TokenLogprob
 from gpuruntime.engine.backend import NativeBackend
 from gpuruntime.engine.config import EngineConfig, runs_apart
 from gpuruntime.engine.process import EngineProcess
@@ -78,6 +78,18 @@ async def read(stream: AsyncIterator[Delta]) -> list[Delta]:
     return [delta async for delta in stream]
 
 
+def without_figures(delta: Delta) -> Delta:
+    """All but what was measured or computed in floating point."""
+    scored = tuple(entry and TokenLogprob(entry.token, 0.0, ()) for entry in delta.logprobs)
+    prompt = tuple(entry and TokenLogprob(entry.token, 0.0, ()) for entry in delta.prompt_logprobs)
+    return replace(delta, timings=None, logprobs=scored, prompt_logprobs=prompt)
+
+
+def figures(deltas: list[Delta]) -> list[float]:
+    entries = [entry for delta in deltas for entry in (*delta.logprobs, *delta.prompt_logprobs) if entry is not None]
+    return [figure for entry in entries for figure in (entry.logprob, *(found for _, found in entry.top))]
+
+
 def pid_of(backend: NativeBackend) -> int:
     assert isinstance(backend._engine, EngineProcess)
     assert backend._engine._process is not None
@@ -100,7 +112,9 @@ async def test_it_says_what_a_thread_says(model: Path) -> None:
         await all_said(model, apart=False),
     )
     for one, other in zip(apart, beside, strict=True):
-        assert [replace(delta, timings=None) for delta in one] == [replace(delta, timings=None) for delta in other]
+        # Who shares a step is chance, and PyTorch's products differ in their last bits by its size.
+        assert list(map(without_figures, one)) == list(map(without_figures, other))
+        assert figures(one) == pytest.approx(figures(other), abs=1e-4)
         timings = one[-1].timings
         assert timings is not None
         assert timings.queue_ms is not None
