@@ -14,27 +14,32 @@ local now = second + tonumber(clock[2]) / 1e6
 local request, need, lease_s, count = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local function window(what, key, limit, needed)
-  local found = {what = what, key = key, limit = limit, need = needed, used = 0, newest = 0, counters = {}}
+  local found = {what = what, key = key, limit = limit, need = needed, used = 0, newest = 0, fields = {}}
   if limit < 0 then return found end
-  local fields = redis.call('HGETALL', key)
+  local fields, oldest, used, newest = redis.call('HGETALL', key), second - 60, 0, 0
   for i = 1, #fields, 2 do
-    local at, n = tonumber(fields[i]), tonumber(fields[i + 1])
-    if at <= second - 60 then
+    local at = tonumber(fields[i])
+    if at <= oldest then
       redis.call('HDEL', key, fields[i])
     else
-      found.used = found.used + n
-      found.newest = math.max(found.newest, at)
-      found.counters[#found.counters + 1] = {at, n}
+      used = used + fields[i + 1]
+      if at > newest then newest = at end
     end
   end
+  found.used, found.newest, found.fields = used, newest, fields
   return found
 end
 
 local function ms_until(at) return math.max(1, math.ceil((at + 60 - now) * 1000)) end
 
 local function wait_ms(w, excess) -- until so much of the window has passed
-  table.sort(w.counters, function(a, b) return a[1] < b[1] end)
-  for _, counter in ipairs(w.counters) do
+  local counters = {}
+  for i = 1, #w.fields, 2 do
+    local at = tonumber(w.fields[i])
+    if at > second - 60 then counters[#counters + 1] = {at, tonumber(w.fields[i + 1])} end
+  end
+  table.sort(counters, function(a, b) return a[1] < b[1] end)
+  for _, counter in ipairs(counters) do
     excess = excess - counter[2]
     if excess <= 0 then return ms_until(counter[1]) end
   end
