@@ -82,9 +82,11 @@ def run(bench: Bench, parts: Sequence[str]) -> dict[str, Any]:
         say(part)
         try:
             if part == "correctness":
-                result["correctness"] = [show_finding(found).as_json() for found in correctness(bench)]
+                for found in correctness(bench):
+                    result["correctness"].append(show_finding(found).as_json())
             else:
-                result["rows"] += [show_row(row).as_json() for row in MEASURED[part](bench, rates)]
+                for row in MEASURED[part](bench, rates):  # one by one: those before a failure are kept
+                    result["rows"].append(show_row(row).as_json())
         except Exception as error:  # whatever it is, the parts behind it are still worth their time
             traceback.print_exc()
             result["failed"][part] = f"{type(error).__name__}: {error}"

@@ -98,7 +98,7 @@ def _step_seconds(bench: Bench, executor: TritonExecutor, batch: StepBatch) -> f
         picks = [executor.launch(batch) for _ in range(1 if bench.dry else _STEPS)]
         picks[-1].tokens()
 
-    return bench.seconds(run) / (1 if bench.dry else _STEPS)
+    return bench.seconds(run, hosted=True) / (1 if bench.dry else _STEPS)
 
 
 def _decodes(batch: int, context: int) -> StepBatch:

@@ -7,11 +7,14 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks import gpu
+from benchmarks.common.gpu_clock import Bench, Rates, Row, attempt
 from benchmarks.gpu import missed
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -113,3 +116,30 @@ def test_a_wrong_result_and_a_part_that_failed_are_misses_even_of_a_dry_run() ->
     wrong = {"case": "sample", "error": 0.5, "tolerance": 0.001, "holds": False}
     found = figures(dry_run=True, correctness=[wrong], failed={"decode": "RuntimeError: no"})
     assert missed(found) == ["sample: 0.5 (at most 0.001)", "decode failed: RuntimeError: no"]
+
+
+def test_a_part_that_fails_keeps_the_rows_before_it_and_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(bench: Bench, rates: Rates) -> Iterator[Row]:
+        yield Row("decode", "first", 1.0, 0.5, "bandwidth")
+        raise OSError("no device")
+
+    monkeypatch.setitem(gpu.MEASURED, "decode", failing)
+    monkeypatch.setitem(gpu.MEASURED, "step", lambda bench, rates: [Row("step", "second", 1.0, 0.5, "bandwidth")])
+    found = gpu.run(Bench(dry=True, budget_s=60), ["decode", "step"])
+    assert [row["case"] for row in found["rows"]] == ["first", "second"]
+    assert found["failed"] == {"decode": "OSError: no device"}
+
+
+@pytest.mark.parametrize(
+    ("raised", "named"),
+    [
+        (ModuleNotFoundError("flashinfer"), "not installed"),
+        (subprocess.CalledProcessError(1, "ninja"), "CalledProcessError"),
+        (KeyError(), "KeyError"),
+    ],
+)
+def test_a_peer_that_raises_anything_is_named(raised: Exception, named: str) -> None:
+    def measure() -> float:
+        raise raised
+
+    assert str(attempt(measure)).startswith(named)
