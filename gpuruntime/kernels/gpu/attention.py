@@ -19,6 +19,7 @@ from gpuruntime.kernels.gpu.kv_write import KvPool
 _MANY = 1 << 20
 _PROGRAMS_PER_MULTIPROCESSOR = 2
 _WITHOUT_A_DEVICE = 8
+_INTERPRETED = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ def attention(q: Tensor, kv: KvPool, plan: AttentionPlan, *, far: Tensor | None 
     if others:
         tokens = q.shape[0] - plan.decodes
         group = q.shape[1] // kv.values.shape[3]
-        shape = mixed_shape(q.shape[2], group, _MANY if plan.invariant else tokens / others)
+        many = _MANY if plan.invariant else tokens / others
+        shape = mixed_shape(q.shape[2], group, many, _architecture(q.device))
         rest = requests.rows(plan.decodes, len(requests))
         attend_mixed(out, q, far, kv, rest, rule, tokens=tokens, shape=shape)
     return out.flatten(1)
@@ -140,3 +142,10 @@ def _programs(device: torch.device) -> int:
     if device.type != "cuda":
         return _WITHOUT_A_DEVICE
     return int(torch.cuda.get_device_properties(device).multi_processor_count) * _PROGRAMS_PER_MULTIPROCESSOR
+
+
+def _architecture(device: torch.device) -> int:
+    if device.type != "cuda":
+        return _INTERPRETED
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor

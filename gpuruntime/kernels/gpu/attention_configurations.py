@@ -5,7 +5,7 @@ The engine serves these but Gemma 2, which stands here for its soft-capped score
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import triton
@@ -79,7 +79,11 @@ def _decode(model: _Model, pool: str) -> Configuration:
 
 
 def _mixed(model: _Model, pool: str, tokens: int) -> Configuration:
-    shape = mixed_shape(model.head_dim, model.group, tokens)
+    return replace(_mixed_on(90, model, pool, tokens), elsewhere={80: _mixed_on(80, model, pool, tokens)})
+
+
+def _mixed_on(architecture: int, model: _Model, pool: str, tokens: int) -> Configuration:
+    shape = mixed_shape(model.head_dim, model.group, tokens, architecture)
     signature, constants = _common(model, pool)
     constants |= {"BLOCK_ROWS": shape.rows, "BLOCK_TOKENS": shape.rows // model.group, "TILE": shape.tile}
     return Configuration(

@@ -138,13 +138,20 @@ class MixedShape:
     stages: int
 
 
-def mixed_shape(head_dim: int, group: int, tokens_per_request: float) -> MixedShape:
-    """Large enough for Hopper's products where requests bring many tokens, small where most bring a few."""
+def mixed_shape(head_dim: int, group: int, tokens_per_request: float, architecture: int) -> MixedShape:
+    """Large where requests bring many tokens, small where most bring a few; ``architecture``: as 80 or 90.
+
+    Hopper and the Blackwell of data centres multiply from shared memory, of which they have 227 KiB a program. What
+    stands elsewhere, of 99 KiB at least, keeps the operands in registers, and larger tiles would not find room there.
+    """
     few = max(16, triton.next_power_of_2(group))
+    from_shared = 90 <= architecture < 120
     if tokens_per_request * group <= 2 * few:
-        return MixedShape(rows=few, tile=32, warps=4, stages=3)
-    rows = max(few, 128 if head_dim <= 128 else 64)
-    return MixedShape(rows=rows, tile=64 if head_dim <= 128 else 32, warps=8, stages=3)
+        return MixedShape(rows=few, tile=32, warps=4, stages=3 if from_shared else 2)
+    wide = head_dim > 128
+    if not from_shared:
+        return MixedShape(rows=max(few, 64), tile=32, warps=8 if wide else 4, stages=2 if wide else 3)
+    return MixedShape(rows=max(few, 64 if wide else 128), tile=32 if wide else 64, warps=8, stages=3)
 
 
 def attend_mixed(

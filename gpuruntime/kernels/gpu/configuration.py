@@ -15,7 +15,7 @@ class Configuration:
     its type (``*bf16``, ``i32``, ``fp32``) for all that are not constants. constants: the ``constexpr`` arguments, and
     arguments that are None. multiples_of_16: integer arguments that a launch would find divisible by 16; pointers
     always are. dot: whether its tensor-core instructions are demanded. oldest: the first compute capability with all
-    the types that it uses.
+    the types that it uses. elsewhere: by compute capability, what is launched there instead, under the same name.
     """
 
     name: str
@@ -27,3 +27,4 @@ class Configuration:
     num_stages: int = 2
     dot: bool = False
     oldest: int = 80
+    elsewhere: Mapping[int, Configuration] = field(default_factory=dict)

@@ -68,6 +68,7 @@ def configurations() -> tuple[Configuration, ...]:
 
 def compile_for(configuration: Configuration, architecture: int) -> Compiled:
     """Compiles for a compute capability such as 90. Raises what the compiler raises."""
+    configuration = configuration.elsewhere.get(architecture, configuration)
     names = configuration.kernel.arg_names
     signature = {name: configuration.signature.get(name, "constexpr") for name in names}
     aligned = [

@@ -44,15 +44,22 @@ def test_prefill_and_weight_only_products_use_hoppers_instruction():
         assert (found.dots > 0, found.mma, found.spilled_bytes) == (True, 0, 0)
 
 
+@pytest.mark.parametrize("pool", ["bf16", "int8"])
+def test_prefill_keeps_to_what_older_architectures_have(pool):
+    found = compiled(f"attention_mixed Llama 8B, {pool} KV, 1024 tokens a request", architecture=80)
+    assert (found.dots > 0, found.spilled_bytes) == (True, 0)
+    assert found.shared_bytes <= 99 << 10
+
+
 @pytest.mark.kernels
 @pytest.mark.parametrize("architecture", report.ARCHITECTURES)
 def test_no_configuration_lacks_the_products_that_it_is_made_of(architecture):
-    """Nor does a decode spill."""
+    """Nor does any of attention's spill."""
     for configuration in report.configurations():
         if configuration.oldest <= architecture:
             found = report.compile_for(configuration, architecture)
             assert (found.dots + found.mma > 0) == configuration.dot, configuration.name
-            if configuration.name.startswith("attention_decode"):
+            if configuration.name.startswith("attention"):
                 assert found.spilled_bytes == 0, configuration.name
 
 
