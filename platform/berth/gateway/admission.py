@@ -89,7 +89,7 @@ class Admission:
         return Grant(holders, headers, room and bursts(holders, lefts))
 
     def _uncounted(self, route: Route, holders: tuple[Holder, ...]) -> Grant:
-        """The grant keeps its holders: the answer may be all that was lost, and what was reserved is given back."""
+        """The grant keeps its holders: what was reserved for a lost answer is given back when the request settles."""
         refuses = bool(holders) and not route.admits_uncounted
         self.uncounted["refused" if refuses else "admitted"] += 1
         if refuses:

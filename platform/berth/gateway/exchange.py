@@ -23,6 +23,7 @@ from berth.gateway.collect import Collector
 from berth.gateway.errors import ApiError, PassedError, send_error, send_json
 from berth.gateway.forward import DoorLost, DoorRefused, door_headers, load_of, open_stream
 from berth.gateway.frames import DONE, BadStream, StreamFilter, error_event
+from berth.gateway.limits import holders_of
 from berth.gateway.outcomes import Judged, judge_exchange, verdict_event, verdict_of
 from berth.gateway.snapshot import Limits, Replica, Route
 from berth.gateway.tracing import NO_TRACE, RequestTrace
@@ -68,7 +69,7 @@ class Exchange:
         self.replica_id = ""
         self.reached = False
         self.tries = 0
-        self.grant = Grant()
+        self.grant = Grant(holders_of(route, opened.key_id, key_limits))
         self.ready_at_arrival = gateway.replicas.any_up(route.deployment_id)
         self.judged: Judged | None = None
         self._gateway = gateway

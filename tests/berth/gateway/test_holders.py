@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from berth.embedded.redis import EmbeddedRedis
 from berth.gateway.admission import Admission, Grant
@@ -187,3 +188,28 @@ async def test_without_redis_a_tenant_is_served_or_refused_as_it_chose(
             await _until(counted)
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize(("admits", "spent"), [(True, "15"), (False, "0")])
+async def test_a_reservation_whose_answer_was_lost_is_given_back(
+    door: StubDoor, store: Any, redis_url: str, admits: bool, spent: str
+) -> None:
+    """Served uncounted, or refused: the request's close finds what Redis had reserved all the same."""
+    key, token = make_key()
+    snapshot = make_snapshot([door.url], key, Limits(None, 5000, 1), admits_uncounted=admits)
+    async with running_gateway(snapshot, token, redis_url) as running:
+        script = running.gateway.admission._script
+
+        async def lost(*call: Any) -> Any:
+            await script(*call)
+            raise RedisConnectionError("the answer was lost")
+
+        running.gateway.admission._script = lost  # type: ignore[assignment]
+        async with running.post(chat(stream=False)) as answer:
+            assert answer.status == (200 if admits else 503)
+        _, tokens_key, leases = names.limits(SCOPES[2])
+
+        async def given_back() -> bool:
+            return await store.hvals(tokens_key) == [spent] and await store.exists(leases) == 0
+
+        await _until(given_back)

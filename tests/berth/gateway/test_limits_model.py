@@ -24,11 +24,11 @@ ADMIT, SETTLE = ((resources.files("berth.gateway") / name).read_text() for name 
 Limit = tuple[int, int, int]
 
 OFF = st.just(-1)
-LIMIT = st.tuples(OFF | st.integers(0, 4), OFF | st.integers(0, 60), OFF | st.integers(0, 3))
+LIMIT = st.tuples(OFF | st.integers(1, 4), OFF | st.integers(20, 99), OFF | st.integers(1, 3))
 ASK = st.tuples(st.just("ask"), st.integers(0, 9), st.integers(0, 40))
 CLOSE = st.tuples(st.just("settle"), st.integers(0, 9), st.integers(0, 60))
 PASS = st.tuples(st.just("pass"), st.sampled_from([5, 35, 61]), st.just(0))
-STEPS = st.lists(st.one_of(ASK, ASK, CLOSE, PASS), max_size=25)
+STEPS = st.lists(st.one_of(ASK, ASK, CLOSE, PASS), min_size=12, max_size=40)
 
 
 @dataclass
