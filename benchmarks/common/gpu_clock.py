@@ -94,6 +94,13 @@ class Bench:
         self.left_out.append(f"{what}: it takes {nbytes / 1e9:.1f} GB")
         return False
 
+    def has_types(self, what: str) -> bool:
+        """Whether the device has fp8, where the case ``what`` is of it; else the case is named as left out."""
+        if self.dry or "fp8" not in what or torch.cuda.get_device_capability() >= (8, 9):
+            return True
+        self.left_out.append(f"{what}: it takes a compute capability of 8.9")
+        return False
+
     def seconds(
         self, function: Callable[[], Any], *, cold: bool = False, hosted: bool = False, budget_s: float = 0.4
     ) -> float:

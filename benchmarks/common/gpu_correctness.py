@@ -47,7 +47,7 @@ class Finding:
 def correctness(bench: Bench) -> Iterator[Finding]:
     tolerance = _TOLERANCE[bench.dtype]
     for case, check in _cases(bench).items():
-        if bench.has_time(f"correctness of {case}"):
+        if bench.has_types(case) and bench.has_time(f"correctness of {case}"):
             yield Finding(case, attempt(check), tolerance)
 
 

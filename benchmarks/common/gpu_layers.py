@@ -31,7 +31,7 @@ def layers(bench: Bench, rates: Rates) -> Iterator[Row]:
         "gated_activation": _activation,
         "sample": _sample,
     }.items():
-        if bench.has_time(name):
+        if bench.has_types(name) and bench.has_time(name):
             run, nbytes, peer = measure(bench, tokens)
             seconds = bench.seconds(run, cold=True)
             peers = {} if peer is None else {"torch": attempt(partial(bench.seconds, peer, cold=True))}

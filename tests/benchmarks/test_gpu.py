@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from benchmarks import gpu
 from benchmarks.common.gpu_clock import Bench, Rates, Row, attempt
@@ -143,3 +144,13 @@ def test_a_peer_that_raises_anything_is_named(raised: Exception, named: str) -> 
         raise raised
 
     assert str(attempt(measure)).startswith(named)
+
+
+def test_fp8_is_left_out_and_named_where_the_device_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(dry=True, budget_s=60)
+    bench.dry = False
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
+    assert [bench.has_types(case) for case in ("kv_write, fp8", "kv_write, int8")] == [False, True]
+    assert bench.left_out == ["kv_write, fp8: it takes a compute capability of 8.9"]
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 9))
+    assert bench.has_types("kv_write, fp8")
