@@ -189,8 +189,8 @@ class NativeBackend:
         request = intake.request(token_ids, params, prompt.salt)
         answer = Answer(len(token_ids), tokenizer.tokenizer, params.stop, params.special)
         deltas = Mailbox(lambda: self._close(request.key))
+        engine.send(request)  # first, for it raises what cannot travel; outputs come later, on this same loop
         self._streams[request.key] = _Stream(request.key, request_id, answer, deltas)
-        engine.send(request)
         return deltas
 
     def abort(self, request_id: str) -> bool:

@@ -7,6 +7,7 @@ One thread reads commands; the main thread steps and sends what came out. It end
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import logging
@@ -27,13 +28,14 @@ from gpuruntime.engine.loop import Abort, Inbox, Stop, run_engine
 from gpuruntime.engine.process import COMMANDS, REPLIES
 
 _PR_SET_PDEATHSIG = 1
+LAST_WORD_MS = 1000
 
 log = logging.getLogger("gpuruntime.engine")
 
 
 def main(argv: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
-    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal and a group's end tell both; the door says when
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # what tells a group tells both; the door says when
         signal.signal(number, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(argv[2]):  # it ended before this was set
@@ -45,16 +47,18 @@ def main(argv: list[str]) -> int:
     try:
         return _serve(commands, replies)
     finally:
-        replies.close(linger=1000)
+        replies.close(linger=LAST_WORD_MS)
+        context.term()  # returns when the last word was said; the thread that reads closes its own
 
 
 def _serve(commands: zmq.Socket[bytes], replies: zmq.Socket[bytes]) -> int:
-    load = wire.decode_command(commands.recv())
     try:
+        load = wire.decode_command(commands.recv())
         if not isinstance(load, wire.Load) or load.version != wire.VERSION:
             raise ValueError("the files of this Berth were replaced while it ran: restart the replica")
         engine = load_engine(load.config)
     except Exception as error:
+        commands.close()
         replies.send(wire.encode(wire.Refused(_words(error), isinstance(error, ValueError))))
         return 1
     # A full collection would walk torch's 180,000 objects and hold a launch up for some 0.2 s.
@@ -76,13 +80,18 @@ def _serve(commands: zmq.Socket[bytes], replies: zmq.Socket[bytes]) -> int:
 
 
 def _read(commands: zmq.Socket[bytes], inbox: Inbox) -> None:
-    while True:
-        command = wire.decode_command(commands.recv())
-        if isinstance(command, wire.Enter):
-            inbox.put(command.request())
-        elif isinstance(command, wire.Leave):
-            inbox.put(Abort(command.key))
-        else:
+    """Until the context ends; an engine that is told nothing any more ends too."""
+    with commands, contextlib.suppress(zmq.ContextTerminated):
+        try:
+            while True:
+                command = wire.decode_command(commands.recv())
+                if isinstance(command, wire.Enter):
+                    inbox.put(command.request())
+                elif isinstance(command, wire.Leave):
+                    inbox.put(Abort(command.key))
+                else:
+                    inbox.put(Stop())
+        finally:
             inbox.put(Stop())
 
 

@@ -169,10 +169,52 @@ async def test_a_killed_engine_fails_its_streams_and_says_how(model: Path) -> No
     assert not psutil.pid_exists(pid)  # nor is there a zombie
 
 
+async def test_an_output_that_cannot_be_taken_fails_the_streams(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(model, apart=True) as backend:
+        engine = backend._engine
+        assert isinstance(engine, EngineProcess)
+        monkeypatch.setattr(engine, "_deliver", lambda outputs: 1 / 0)
+        prompt = await backend.prepare_text("x", b"")
+        with pytest.raises(EngineFailed, match="ZeroDivisionError"):
+            await read(backend.generate("a", prompt, SamplingParams(max_tokens=3, temperature=0)))
+        assert not backend.alive()
+
+
+async def test_a_request_that_cannot_travel_leaves_nothing_behind(model: Path) -> None:
+    async with running(model, apart=True) as backend:
+        prompt = await backend.prepare_text("x", b"")
+        with pytest.raises(UnicodeEncodeError):
+            backend.generate("a", prompt, SamplingParams(max_tokens=3, grammar="\ud800"))
+        assert not backend._streams
+        assert (await said(backend, 1, SamplingParams(max_tokens=3, temperature=0)))[-1].finish_reason
+
+
+async def test_a_start_that_is_given_up_ends_the_process_at_once(model: Path) -> None:
+    engine = EngineProcess(EngineConfig(model, dtype="fp32", kv_bytes=1 << 20), print, print)
+    starting = asyncio.create_task(engine.start())
+    await soon(lambda: engine.alive, "the process started")
+    assert engine._process is not None
+    os.kill(engine._process.pid, signal.SIGSTOP)  # as one that loads for long hears nothing
+    starting.cancel()
+    await engine.stop()
+    assert not psutil.pid_exists(engine._process.pid)
+    assert engine._process.returncode == -signal.SIGKILL
+
+
+async def test_a_folder_too_deep_for_sockets_is_refused(
+    model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    deep = tmp_path / ("d" * 90)
+    deep.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    with pytest.raises(ValueError, match="shorten TMPDIR"):
+        await running(model, apart=True).__aenter__()
+
+
 async def test_it_ends_when_told_and_ignores_what_a_terminal_sends_to_all(model: Path) -> None:
     async with running(model, apart=True) as backend:
         pid = pid_of(backend)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(pid, number)
         assert (await said(backend, 1, SamplingParams(max_tokens=3, temperature=0, ignore_eos=True)))[-1].finish_reason
     assert not psutil.pid_exists(pid)
