@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from gpuruntime.backend import BackendInfo, SamplingParams
 from gpuruntime.door.errors import bad_request
+from gpuruntime.door.structure import Grammar
 from gpuruntime.openai_api import BadBody, ChatBody, CompletionBody
 from gpuruntime.openai_checks import biases, check_ids
 
@@ -32,7 +33,7 @@ class Asked:
     max_tokens: int | None
     logprobs: int | None
     echo: bool = False
-    grammar: str | None = None
+    grammar: Grammar | None = None
 
     @property
     def model(self) -> str:
@@ -105,7 +106,7 @@ class Asked:
             "seed": body.seed,
             "logprobs": self.logprobs,
             "prompt_logprobs": self.scored_prompt,
-            "grammar": self.grammar,
+            "grammar": None if self.grammar is None else self.grammar.text,
         }
         return {name: value for name, value in given.items() if value is not None}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from gpuruntime.backend import Backend, BackendInfo, BadPrompt, EngineFailed, SamplingParams
 from gpuruntime.door.arrival import ClientLeft, number_of, read_body, read_slo, request_id_of
-from gpuruntime.door.asked import Asked
+from gpuruntime.door.asked import Asked, refusing
 from gpuruntime.door.choice import Choice, Source, seeded
 from gpuruntime.door.counting import Account
 from gpuruntime.door.errors import ApiError, bad_request
@@ -76,6 +77,8 @@ class GenerateEndpoint:
         asked = kind.parse(body)
         replica.require_model(asked.model)
         asked.check(info)
+        if asked.grammar is not None:
+            await asyncio.to_thread(refusing, asked.grammar.check)
         salt = headers.get(SALT, "").encode()
         try:
             sources = await kind.sources(backend, info, asked, salt)

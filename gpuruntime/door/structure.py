@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from llguidance import LLMatcher
@@ -15,45 +15,58 @@ MAX_GRAMMAR_BYTES = 256 << 10
 _JSON = {"whitespace_pattern": r"[ \n\t]{0,64}"}
 
 
-def asked_grammar(body: SamplingBody, tools: Sequence[dict[str, Any]] = ()) -> str | None:
-    """llguidance's; None where the answer is free. Raises ``BadBody`` naming the field that does not compile."""
-    found: list[tuple[str, str]] = []
+class Grammar(NamedTuple):
+    """llguidance's, and the field that asked for it."""
+
+    field: str
+    text: str
+
+    def check(self) -> None:
+        """Compiles it, which may take half a second and lets other threads run. Raises ``BadBody``."""
+        wrong, messages = LLMatcher.validate_grammar_with_warnings(self.text)
+        if wrong:
+            raise BadBody(f"Invalid '{self.field}': {' '.join(messages).strip()}", self.field)
+
+
+def asked_grammar(body: SamplingBody, tools: Sequence[dict[str, Any]] = ()) -> Grammar | None:
+    """None where the answer is free. Raises ``BadBody`` for what is too large, or more than one thing at once."""
+    found: list[Grammar] = []
     if isinstance(body, ChatBody):
         if body.response_format is not None:
             found += _of_format(body.response_format)
         if body.tool_choice == "required" or isinstance(body.tool_choice, NamedTool):
-            found.append(("tool_choice", _json("tool_choice", _calls(tools))))
+            found.append(_json("tool_choice", _calls(tools)))
     if body.structured_outputs is not None:
-        found += _of_structure(body.structured_outputs)
+        found.append(_of_structure(body.structured_outputs))
     if len(found) > 1:
-        names = " and ".join(f"'{field}'" for field, _ in found)
-        raise BadBody(f"Invalid '{found[1][0]}': an answer cannot follow {names} at once.", found[1][0])
-    for field, grammar in found:
-        _check(field, grammar)
-        return grammar
-    return None
+        names = " and ".join(f"'{grammar.field}'" for grammar in found)
+        raise BadBody(f"Invalid '{found[1].field}': an answer cannot follow {names} at once.", found[1].field)
+    for field, text in found:
+        if len(text) > MAX_GRAMMAR_BYTES:
+            raise BadBody(f"Invalid '{field}': {len(text)} bytes; at most {MAX_GRAMMAR_BYTES} are allowed.", field)
+    return found[0] if found else None
 
 
-def _of_format(wanted: dict[str, Any]) -> list[tuple[str, str]]:
-    kind, field = wanted.get("type"), "response_format.json_schema.schema"
+def _of_format(wanted: dict[str, Any]) -> list[Grammar]:
+    kind = wanted.get("type")
     if kind == "json_object":
-        return [("response_format", _json("response_format", {"type": "object"}))]
+        return [_json("response_format", {"type": "object"})]
     if kind == "json_schema":
-        return [(field, _json(field, wanted["json_schema"].get("schema", {})))]
+        return [_json("response_format.json_schema.schema", wanted["json_schema"].get("schema", {}))]
     return []
 
 
-def _of_structure(wanted: dict[str, Any]) -> list[tuple[str, str]]:
+def _of_structure(wanted: dict[str, Any]) -> Grammar:
     name, value = next(iter(wanted.items()))
     field = f"structured_outputs.{name}"
     if name == "regex":
-        return [(field, LLMatcher.grammar_from_regex(value))]
+        return Grammar(field, LLMatcher.grammar_from_regex(value))
     if name == "choice":
         choices = " | ".join(msgspec.json.encode(one).decode() for one in value)
-        return [(field, LLMatcher.grammar_from_lark(f"start: {choices}"))]
+        return Grammar(field, LLMatcher.grammar_from_lark(f"start: {choices}"))
     if name == "grammar":
-        return [(field, LLMatcher.grammar_from_lark(value))]
-    return [(field, _json(field, value if name == "json" else {"type": "object"}))]
+        return Grammar(field, LLMatcher.grammar_from_lark(value))
+    return _json(field, value if name == "json" else {"type": "object"})
 
 
 def _calls(tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -81,17 +94,9 @@ def _rooted(schema: Any, root: str) -> Any:
     }
 
 
-def _json(field: str, schema: Any) -> str:
+def _json(field: str, schema: Any) -> Grammar:
     text = schema if isinstance(schema, str) else msgspec.json.encode(schema).decode()
     try:
-        return LLMatcher.grammar_from_json_schema(text, overrides=_JSON)  # type: ignore[arg-type]
+        return Grammar(field, LLMatcher.grammar_from_json_schema(text, overrides=_JSON))  # type: ignore[arg-type]
     except ValueError as error:
         raise BadBody(f"Invalid '{field}': {error}.", field) from error
-
-
-def _check(field: str, grammar: str) -> None:
-    if len(grammar) > MAX_GRAMMAR_BYTES:
-        raise BadBody(f"Invalid '{field}': {len(grammar)} bytes; at most {MAX_GRAMMAR_BYTES} are allowed.", field)
-    wrong, messages = LLMatcher.validate_grammar_with_warnings(grammar)
-    if wrong:
-        raise BadBody(f"Invalid '{field}': {' '.join(messages).strip()}", field)
