@@ -51,7 +51,8 @@ def load_part(load: Load, group: ProcessGroup) -> Executor:
 def main(argv: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s: %(message)s")
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; rank 0 decides when to end
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to a whole group; rank 0 decides when to end
+        signal.signal(number, signal.SIG_IGN)
     rank0 = Connection(int(argv[1]))
     try:
         rank0.send(Started())

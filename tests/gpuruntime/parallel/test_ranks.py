@@ -172,6 +172,10 @@ def test_a_killed_rank_ends_the_step_and_is_named(tmp_path: Path, idle: bool) ->
     executor.launch(batch)
     executor.check()
     pid = executor._ranks._members[0].process.pid
+    for sent_to_the_whole_group in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(pid, sent_to_the_whole_group)
+    executor.launch(batch)
+    executor.check()
     named = rf"rank 1 \(pid {pid}\) was ended by SIGKILL"
     if idle:
         os.kill(pid, signal.SIGKILL)
