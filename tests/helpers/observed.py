@@ -66,7 +66,7 @@ def _gateway() -> Any:
     counted = Counter({"x": 1})
     return SimpleNamespace(
         accounts=SimpleNamespace(outcomes=counted, undelivered=0),
-        admission=SimpleNamespace(refused=counted),
+        admission=SimpleNamespace(refused=Counter({("key", "tokens"): 1}), uncounted=counted),
         replicas=SimpleNamespace(counts=lambda: (1, 0)),
         keeper=SimpleNamespace(current=SimpleNamespace(version=1)),
         refused=counted,
