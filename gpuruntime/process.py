@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import signal
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PR_SET_PDEATHSIG = 1
+# Loaded here: between fork and exec, where it may be called, nothing must be.
+_libc = ctypes.CDLL(None)
+
+
+def end_with_parent(number: signal.Signals) -> None:
+    """The kernel sends this process ``number`` when the thread that started it ends (prctl(2))."""
+    _libc.prctl(_PR_SET_PDEATHSIG, number)
+
+
+def leave_the_end_to_parent() -> None:
+    """For a process whose parent says when it ends: what a terminal or a group's end sends to all does not end it."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    end_with_parent(signal.SIGKILL)
 
 
 def process_start_time(pid: int) -> float | None:

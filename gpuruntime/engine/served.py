@@ -8,12 +8,10 @@ One thread reads commands; the main thread steps and sends what came out. It end
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import logging
 import os
 import queue
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -26,8 +24,8 @@ from gpuruntime.engine.core import StepOutput
 from gpuruntime.engine.loader import load_engine
 from gpuruntime.engine.loop import Abort, Inbox, Stop, run_engine
 from gpuruntime.engine.process import COMMANDS, REPLIES
+from gpuruntime.process import leave_the_end_to_parent
 
-_PR_SET_PDEATHSIG = 1
 LAST_WORD_MS = 1000
 
 log = logging.getLogger("gpuruntime.engine")
@@ -35,9 +33,7 @@ log = logging.getLogger("gpuruntime.engine")
 
 def main(argv: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # what tells a group tells both; the door says when
-        signal.signal(number, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    leave_the_end_to_parent()
     if os.getppid() != int(argv[2]):  # it ended before this was set
         return 1
     context = zmq.Context()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import json
 import logging
 import os
@@ -17,6 +16,7 @@ import shutil
 import signal
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -27,11 +27,11 @@ from gpuruntime.external.openai_body import EXTENSIONS, SCORES, UNGUIDED
 from gpuruntime.external.openai_server import OpenAIServerBackend
 from gpuruntime.loading.vocabulary import Vocabulary
 from gpuruntime.modelinfo import ModelFileError, read_model
+from gpuruntime.process import end_with_parent
 from gpuruntime.protocol import RuntimeConfig
 
 START_TIMEOUT_S = 600.0
 STOP_TIMEOUT_S = 10.0
-PR_SET_PDEATHSIG = 1
 
 log = logging.getLogger("gpuruntime.vllm")
 
@@ -77,7 +77,7 @@ class VllmBackend(OpenAIServerBackend):
             stdout=sys.stderr.fileno(),
             stderr=sys.stderr.fileno(),
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=partial(end_with_parent, signal.SIGTERM),
         )
         await self._until_healthy()
         info = await super().start()
@@ -193,14 +193,6 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _die_with_parent() -> None:
-    """Runs in the child before exec: the kernel sends SIGTERM when the thread that forked it ends."""
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

@@ -8,10 +8,8 @@ and so does the process, also in the middle of a step.
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
-import signal
 import sys
 from multiprocessing.connection import Connection
 
@@ -23,8 +21,7 @@ from gpuruntime.engine.torch_executor import TorchExecutor
 from gpuruntime.parallel.message import Call, Join, Kind, Load, Loaded, Refused, Started, unpack
 from gpuruntime.parallel.process_group import ProcessGroup
 from gpuruntime.parallel.shard import Shard
-
-_PR_SET_PDEATHSIG = 1
+from gpuruntime.process import leave_the_end_to_parent
 
 log = logging.getLogger("gpuruntime.parallel")
 
@@ -50,9 +47,7 @@ def load_part(load: Load, group: ProcessGroup) -> Executor:
 
 def main(argv: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(name)s: %(message)s")
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # sent to a whole group; rank 0 decides when to end
-        signal.signal(number, signal.SIG_IGN)
+    leave_the_end_to_parent()
     rank0 = Connection(int(argv[1]))
     try:
         rank0.send(Started())
