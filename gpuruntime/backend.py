@@ -15,6 +15,7 @@ from gpuruntime.protocol import Pace
 from gpuruntime.tools.formats import ToolFormat
 
 FinishReason = Literal["stop", "length", "abort", "error"]
+Pooling = Literal["last", "mean"]
 
 
 class BadPrompt(ValueError):
@@ -43,7 +44,8 @@ class SamplingParams:
     ``stop_token_ids`` can be picked. ``logprobs`` asks for that many alternatives beside each picked token, 0 for the
     picked one alone; ``prompt_logprobs`` the same of the prompt's tokens. ``timeout_s`` after it entered the engine
     the request ends with the reason "abort" and what it has. ``special`` tokens are part of the text, by their names;
-    others are not. ``grammar``: llguidance's, which the text follows to its end.
+    others are not. ``grammar``: llguidance's, which the text follows to its end. ``pooling``: no text is wanted but the
+    prompt's embedding, made of its last token's state or of the mean of all; ``max_tokens`` is then 0.
     """
 
     max_tokens: int
@@ -65,6 +67,7 @@ class SamplingParams:
     timeout_s: float | None = None
     special: tuple[str, ...] = ()
     grammar: str | None = None
+    pooling: Pooling | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,7 @@ class Delta:
     has ``finish_reason`` and ``timings``; ``error`` is set when the reason is "error". ``token_ids`` are the step's
     tokens (several under speculation), ``logprobs`` one entry for each where they were asked for; ``prompt_logprobs``
     comes with the first delta, None for the prompt's first token. External engines leave all three empty.
+    ``embedding``: fp32 of length 1, little-endian, in the one delta of a request for it.
     """
 
     text: str
@@ -130,6 +134,7 @@ class Delta:
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprob, ...] = ()
     prompt_logprobs: tuple[TokenLogprob | None, ...] = ()
+    embedding: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +165,8 @@ class BackendInfo:
 
     ``refuses``: request fields, by their names in a body, that this engine cannot honour; ``vocab_size`` None: it
     does not say, and token ids are checked for their sign only. ``weights_bytes`` is counted after loading;
-    ``tool_format``: how the model writes tool calls (None: ``tools`` are refused); ``thinks``: it marks its reasoning.
+    ``tool_format``: how the model writes tool calls (None: ``tools`` are refused); ``thinks``: it marks its reasoning;
+    ``pooling``: how its embeddings are made (None: there are none).
     ``predicted_weights_bytes``, and ``predicted_bytes`` of the whole process with all KV in use, were known before.
     """
 
@@ -178,6 +184,7 @@ class BackendInfo:
     predicted_bytes: int | None = None
     tool_format: ToolFormat | None = None
     thinks: bool = False
+    pooling: Pooling | None = None
 
 
 class Backend(Protocol):

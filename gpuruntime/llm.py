@@ -18,12 +18,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gpuruntime.backend import BadPrompt, Delta, FinishReason, SamplingParams, Timings, TokenLogprob
 from gpuruntime.engine.answer import Answer
 from gpuruntime.engine.config import EngineConfig
 from gpuruntime.engine.intake import Intake, model_sampling
 from gpuruntime.engine.loader import LoadedEngine, load_engine
 from gpuruntime.engine.request import Request
+from gpuruntime.loading.pooling import model_pooling
 from gpuruntime.loading.tokenizer import ChatTokenizer
 
 DEFAULT_MAX_TOKENS = 256
@@ -44,6 +48,7 @@ class Output:
     logprobs: list[TokenLogprob]
     prompt_logprobs: list[TokenLogprob | None]
     timings: Timings | None = None
+    embedding: bytes = b""
 
 
 class LLM:
@@ -69,6 +74,15 @@ class LLM:
         """Answers a conversation, or several: each a list of messages with ``role`` and ``content``."""
         several = [messages] if not messages or isinstance(messages[0], dict) else messages
         return self._run([self._tokenizer.encode_chat(list(one)) for one in several], params)  # type: ignore[arg-type]
+
+    def embed(self, prompts: Prompts) -> NDArray[np.float32]:
+        """``[N, hidden]``, a row of length 1 for each prompt. Raises ``ValueError`` for a model that has none."""
+        pooling = model_pooling(self._config.model_path)
+        if pooling is None:
+            raise ValueError(f"{self._config.model_path}: how this model's embeddings are made is not covered")
+        given: list[str | Sequence[int]] = [prompts] if isinstance(prompts, str) else list(prompts)
+        outputs = self._run([self._encode(prompt) for prompt in given], SamplingParams(0, pooling=pooling))
+        return np.stack([np.frombuffer(output.embedding, dtype="<f4") for output in outputs])
 
     def close(self) -> None:
         """Gives the memory back. Idempotent; the object is of no use afterwards."""
@@ -152,6 +166,7 @@ def _add(output: Output, delta: Delta | None) -> None:
     output.prompt_logprobs += delta.prompt_logprobs
     output.finish_reason = delta.finish_reason
     output.timings = delta.timings
+    output.embedding = delta.embedding
 
 
 def _config(model_path: Path, settings: dict[str, Any]) -> EngineConfig:

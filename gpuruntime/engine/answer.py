@@ -54,4 +54,5 @@ class Answer:
             token_ids=tuple(output.tokens[:used]),
             logprobs=tuple(output.logprobs[:used]),
             prompt_logprobs=tuple(output.prompt_logprobs),
+            embedding=output.embedding,
         )

@@ -21,6 +21,7 @@ from gpuruntime.engine.config import EngineConfig, runs_apart
 from gpuruntime.engine.core import StepOutput
 from gpuruntime.engine.intake import Intake, Limits, model_sampling
 from gpuruntime.engine.loop import Abort, Command
+from gpuruntime.loading.pooling import model_pooling
 from gpuruntime.loading.tokenizer import ChatTokenizer
 from gpuruntime.loading.vocabulary import Vocabulary
 from gpuruntime.mailbox import Mailbox
@@ -101,6 +102,7 @@ class NativeBackend:
             refuses=frozenset() if tokenizer.tool_format is not None else frozenset({"tools"}),
             tool_format=tokenizer.tool_format,
             thinks=tokenizer.thinks,
+            pooling=model_pooling(self._config.model_path),
             predicted_weights_bytes=needs.weights_bytes if needs else None,
             predicted_bytes=needs.total_bytes if needs else None,
         )

@@ -13,6 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gpuruntime.backend import BackendStats, FinishReason, Timings, TokenLogprob
 from gpuruntime.engine.kv import BlockPool
 from gpuruntime.engine.ledger import Ledger
@@ -34,6 +37,7 @@ class StepOutput(NamedTuple):
     timings: Timings | None = None
     logprobs: Sequence[TokenLogprob] = ()
     prompt_logprobs: Sequence[TokenLogprob | None] = ()
+    embedding: bytes = b""
 
 
 class Result(Protocol):
@@ -45,6 +49,8 @@ class Result(Protocol):
     def logprobs(self) -> Sequence[TokenLogprob]: ...
     @property
     def scores(self) -> Sequence[TokenLogprob]: ...
+    @property
+    def state(self) -> NDArray[np.float64] | None: ...
 
 
 class Launched(Protocol):
@@ -242,6 +248,8 @@ class EngineCore:
             return None
         if request.scores_prompt:
             request.append_scores(row.start, result.scores)
+        if request.params.pooling is not None:
+            return self._note_state(row, result, now_s)
         if not tokens:
             self.scheduler.computed(request, row.start + row.count)
             return None
@@ -260,6 +268,19 @@ class EngineCore:
             result.logprobs[:kept],
             request.prompt_scores if first else (),
         )
+
+    def _note_state(self, row: Row, result: Result, now_s: float) -> StepOutput | None:
+        """Books a chunk of a prompt whose embedding is wanted, which its last one ends."""
+        request, computed = row.request, row.start + row.count
+        if result.state is not None:
+            request.add_state(row.start, result.state)
+        self.scheduler.computed(request, computed)
+        if computed < request.prompt_len:
+            return None
+        self.ledger.produced(request, 0, now_s)
+        embedding = request.embedding()
+        self.scheduler.finish(request)
+        return StepOutput(request.key, (), "stop", self._end(request), embedding=embedding)
 
     def _abort(self, request: Request) -> StepOutput:
         if self._compiling.pop(request.key, None) is not None:

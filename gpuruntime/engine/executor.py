@@ -119,3 +119,7 @@ class Executor(Protocol):
     def logits(self, batch: StepBatch) -> Tensor:
         """fp32 ``[R, vocab]`` on the host, after the step; it may be overwritten by the next call."""
         ...
+
+    def states(self, batch: StepBatch) -> Tensor:
+        """fp32 ``[R, hidden]`` on the host: what the head would read, of the tokens that ``logits_rows`` names."""
+        ...

@@ -56,10 +56,10 @@ class Intake:
         limit = self.limits.context
         if prompt_tokens == 0:
             raise BadPrompt("the prompt has no tokens", "messages")
-        if prompt_tokens + 1 > limit:
+        if prompt_tokens + min(1, max_tokens) > limit:
             raise BadPrompt(
-                f"the prompt has {prompt_tokens} tokens; this model's context is {limit} tokens, "
-                "one of them for the answer",
+                f"the prompt has {prompt_tokens} tokens; this model's context is {limit} tokens"
+                + (", one of them for the answer" if max_tokens else ""),
                 "messages",
                 "context_length_exceeded",
             )
@@ -74,7 +74,7 @@ class Intake:
     def check(self, token_ids: Sequence[int], params: SamplingParams, present: int) -> None:
         """Raises ``BadPrompt``, or ``EngineFull`` when ``present`` requests are in the engine and no more may be."""
         self.check_size(len(token_ids), params.max_tokens)
-        if params.max_tokens < 1:
+        if params.max_tokens < 1 and params.pooling is None:
             raise BadPrompt(f"max_tokens is {params.max_tokens}; it must be at least 1", "max_tokens")
         self._check_ids("messages", token_ids)
         self._check_ids("logit_bias", [token for token, _ in params.logit_bias])

@@ -29,7 +29,7 @@ class NativeExecutor:
 
     def __init__(self, config: EngineConfig, model_config: ModelConfig, max_len: int) -> None:
         self._library = library.library()
-        self._vocab_size = model_config.vocab_size
+        self._vocab_size, self._hidden_size = model_config.vocab_size, model_config.hidden_size
         self._threads = self._most_threads = config.resolved_threads
         self._int8 = config.dtype == "int8"
         kv_bits = 8 if config.kv_dtype == "int8" else 16
@@ -77,6 +77,11 @@ class NativeExecutor:
         self._run(batch, logits=self._logits.data_ptr())
         return self._logits[:wanted]
 
+    def states(self, batch: StepBatch) -> Tensor:
+        states = torch.empty(len(batch.logits_rows), self._hidden_size)
+        self._run(batch, states=states.data_ptr())
+        return self._weights.plain_states(states)
+
     def launch(self, batch: StepBatch, draws: Draws | None = None) -> Known:
         picks = np.empty(len(batch.logits_rows), dtype=np.int32)
         if not self._run(batch, picks=picks.ctypes.data):
@@ -96,12 +101,15 @@ class NativeExecutor:
         picks = np.empty(1, dtype=np.int32)
         self._run(batch, picks=picks.ctypes.data)
 
-    def _run(self, batch: StepBatch, *, logits: int | None = None, picks: int | None = None) -> bool:
+    def _run(
+        self, batch: StepBatch, *, logits: int | None = None, states: int | None = None, picks: int | None = None
+    ) -> bool:
         """True when all logits are finite. The call releases the interpreter's lock while it computes."""
         arrays = (batch.token_ids, batch.begins, batch.positions, batch.tables, batch.logits_rows)
         plain = library.Batch(
             *(array.ctypes.data for array in arrays),
             logits,
+            states,
             picks,
             len(batch.token_ids),
             len(batch.positions),

@@ -8,7 +8,7 @@ from torch import Tensor
 from gpuruntime.kernels.native import library
 from gpuruntime.kernels.native.memory import Arena, Bytes
 from gpuruntime.kernels.native.pack import interleave, pack
-from gpuruntime.kernels.rotation import rotate_columns, rotate_rows
+from gpuruntime.kernels.rotation import rotate_columns, rotate_rows, unrotate_columns
 from gpuruntime.loading.weights import WeightSource
 from gpuruntime.models.config import ModelConfig
 from gpuruntime.models.rope import RotaryTable
@@ -35,6 +35,10 @@ class NativeWeights:
         """The longest run of weights in memory."""
         return self._arena.largest
 
+    def plain_states(self, states: Tensor) -> Tensor:
+        """The model's own states ``[R, hidden]`` of those that the step's head reads."""
+        return unrotate_columns(states) * self._final_norm if self._int8 else states
+
     def _build(self, max_len: int) -> library.Model:
         config = self._config
         shape = (config.vocab_size, config.hidden_size)
@@ -42,7 +46,7 @@ class NativeWeights:
         tied = config.tied_head or not self._weights.has("lm_head.weight")
         head = embedding if tied else self._weights.get("lm_head.weight", shape)
         table = self._keep((rotate_columns(embedding) if self._int8 else embedding).to(torch.bfloat16))
-        final_norm = self._norm("model.norm")
+        final_norm = self._final_norm = self._norm("model.norm")
         cosines, sines = RotaryTable(config.rope, config.head_dim, max_len).tables()
         layers = (library.Layer * config.num_layers)(*map(self._layer, range(config.num_layers)))
         self._kept += [layers, cosines, sines]

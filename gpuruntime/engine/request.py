@@ -62,6 +62,7 @@ class Request:
     ``hashes`` covers the full blocks of ``tokens``, of which the first ``registered`` are findable in the pool.
     ``end_ids`` end the text. ``scores_prompt``: log probabilities of the prompt are still wanted, so its tokens must
     be computed, not found in a cache; ``prompt_scores`` grows with its chunks.
+    ``state_sum``: fp64 ``[hidden]``, of an embedding's tokens so far.
     ``deadline_s``, of the engine's clock, aborts the request. ``accounted``: the rates of the device were known from
     its first step on. ``matcher``: its place in the grammar that ``params`` ask for, once that is compiled.
     """
@@ -93,13 +94,19 @@ class Request:
     accounted: bool = False
     executed_ideal_s: float = 0.0
     matcher: Matcher | None = None
+    state_sum: NDArray[np.float64] | None = None
     _prompt_ids: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         self.scores_prompt = self.params.prompt_logprobs is not None
         self.picking = picking(self.params)
         # The last token that max_tokens allows is never read, and so needs no K and V.
-        self.longest = self.prompt_len + self.params.max_tokens - 1
+        self.longest = self.prompt_len + max(1, self.params.max_tokens) - 1
+
+    @property
+    def reads_prompt(self) -> bool:
+        """Whether every token of the prompt has to be computed, also one whose K and V are in the cache."""
+        return self.scores_prompt or self.params.pooling == "mean"
 
     @property
     def prompt_ids(self) -> NDArray[np.int64]:
@@ -153,6 +160,18 @@ class Request:
             if kept == left:
                 return kept, "length"
         return len(tokens), None
+
+    def add_state(self, start: int, state: NDArray[np.float64]) -> None:
+        """Adds the sum ``[hidden]`` of a chunk's states; one from the prompt's start begins anew."""
+        self.state_sum = state if start == 0 or self.state_sum is None else self.state_sum + state
+
+    def embedding(self) -> bytes:
+        """The states' sum at length 1, fp32. Raises ``FloatingPointError`` where it has none."""
+        found = np.zeros(1) if self.state_sum is None else self.state_sum
+        length = float(np.linalg.norm(found))
+        if not 0 < length < math.inf:
+            raise FloatingPointError("the model produced states that are not finite")
+        return (found / length).astype("<f4").tobytes()
 
     def append_scores(self, start: int, scores: Sequence[TokenLogprob]) -> None:
         """Adds the prompt's scores of a chunk whose first logits stood at position ``start``; a repeat adds nothing."""

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gpuruntime.backend import TokenLogprob
@@ -24,11 +25,13 @@ class RowResult(NamedTuple):
     """What a row produced: the drafts that were right and the token after them; nothing of a row that only prefills.
 
     ``logprobs``: one entry a token, where asked for. ``scores``: the chunk's prompt log probabilities likewise.
+    ``state``: ``[hidden]``, the sum of the chunk's states that an embedding is made of.
     """
 
     tokens: Sequence[int] = ()
     logprobs: Sequence[TokenLogprob] = ()
     scores: Sequence[TokenLogprob] = ()
+    state: NDArray[np.float64] | None = None
 
 
 NOTHING = RowResult()
@@ -76,6 +79,8 @@ class ModelRunner:
 
     def launch(self, rows: Sequence[Row]) -> PickedStep | ReadStep:
         """Starts to compute the rows' K and V and what follows from them."""
+        if any(row.request.params.pooling is not None for row in rows):
+            return ReadStep(self._pool(rows))
         kinds = [_picking(row) for row in rows]
         most = max(kinds)
         if most <= self._most_there:
@@ -97,6 +102,20 @@ class ModelRunner:
         rest = [row for row, kind in zip(rows, kinds, strict=True) if kind is not Picking.READ]
         there, here = iter(self._pick(rest, draws=True).results()), iter(self._read(read))
         return [next(here if kind is Picking.READ else there) for kind in kinds]
+
+    def _pool(self, rows: Sequence[Row]) -> list[RowResult]:
+        """In two steps as well: embeddings need no head, which is a small model's largest part."""
+        rest = [row for row in rows if row.request.params.pooling is None]
+        others = iter(self.launch(rest).results() if rest else ())
+        states = iter(self._states([row for row in rows if row.request.params.pooling is not None]))
+        return [next(others if row.request.params.pooling is None else states) for row in rows]
+
+    def _states(self, rows: Sequence[Row]) -> Iterator[RowResult]:
+        states, start = self._executor.states(make_batch(rows)).double().numpy(), 0
+        for row in rows:
+            end = start + row.wanted
+            yield RowResult(state=states[start:end].sum(axis=0) if row.wanted else None)
+            start = end
 
     def _pending(self, rows: Sequence[Row]) -> dict[int, int]:
         """Where, among the picks of the launch before, the token of each request is that the host does not know."""
@@ -163,7 +182,7 @@ def _ints(values: array[int]) -> Ints:
 
 
 def _picking(row: Row) -> Picking:
-    if row.request.scores_prompt:
+    if row.request.scores_prompt or row.request.params.pooling is not None:
         return Picking.READ
     if not row.samples:
         return Picking.LARGEST  # of no logits at all

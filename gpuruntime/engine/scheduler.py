@@ -51,9 +51,11 @@ class Row:
 
     @property
     def wanted(self) -> int:
-        """How many of the row's last tokens need logits."""
-        if self.request.scores_prompt:
+        """How many of the row's last tokens need logits, or their states for an embedding."""
+        if self.request.reads_prompt:
             return self.count
+        if self.request.params.pooling is not None:
+            return int(self.start + self.count == self.request.prompt_len)
         return 1 + len(self.drafts) if self.samples else 0
 
 
@@ -184,7 +186,7 @@ class Scheduler:
         """Moves a waiting request to running if the blocks of its first chunk are there; else changes nothing."""
         request.extend_hashes()
         # The last token is always computed: its logits are what the request waits for.
-        usable = 0 if request.scores_prompt else (len(request.tokens) - 1) // BLOCK_TOKENS
+        usable = 0 if request.reads_prompt else (len(request.tokens) - 1) // BLOCK_TOKENS
         matched = self.pool.match(request.hashes[:usable])
         computed = len(matched) * BLOCK_TOKENS
         count = min(len(request.tokens) - computed, budget)
@@ -226,4 +228,5 @@ class Scheduler:
 def _row(request: Request, missing: int, budget: int) -> Row:
     """The request's next tokens, as many as are missing and fit."""
     count = min(missing, budget, SCORED_CHUNK) if request.scores_prompt else min(missing, budget)
-    return Row(request, request.computed, count, count == missing, (), request.epoch)
+    samples = count == missing and request.params.pooling is None
+    return Row(request, request.computed, count, samples, (), request.epoch)

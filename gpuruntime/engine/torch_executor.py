@@ -66,10 +66,12 @@ class TorchExecutor:
         torch.set_num_threads(count)
 
     def logits(self, batch: StepBatch) -> Tensor:
-        order = _attention_order(batch)
         with torch.inference_mode():
-            logits: Tensor = self._model.forward(self._forward_batch(batch, order))
-        return logits
+            return self._model.forward(self._forward_batch(batch, _attention_order(batch)))
+
+    def states(self, batch: StepBatch) -> Tensor:
+        with torch.inference_mode():
+            return self._model.states(self._forward_batch(batch, _attention_order(batch))).float()
 
     def launch(self, batch: StepBatch, draws: Draws | None = None) -> Known:
         best, ids = self.logits(batch).max(dim=-1)

@@ -102,6 +102,10 @@ class TritonExecutor:
         with torch.inference_mode():
             return self._logits(to_device(arrange(batch, None), self._device)).cpu()
 
+    def states(self, batch: StepBatch) -> Tensor:
+        with torch.inference_mode():
+            return self._model.states(self._forward_batch(to_device(arrange(batch, None), self._device))).float().cpu()
+
     def launch(self, batch: StepBatch, draws: Draws | None = None) -> DevicePicks:
         step = arrange(batch, draws)
         with torch.inference_mode():
@@ -117,12 +121,15 @@ class TritonExecutor:
         return sample(logits, step.parameters)
 
     def _logits(self, step: StepTensors) -> Tensor:
+        return self._model.forward(self._forward_batch(step))
+
+    def _forward_batch(self, step: StepTensors) -> ForwardBatch:
         ids = step.token_ids.long()
         earlier = self._last.index_select(0, (-1 - ids).clamp_(0, len(self._last) - 1))
         # A step whose logits were not finite has no pick; the one behind it computes nothing that anybody keeps.
         tokens = torch.where(ids < 0, earlier, ids).clamp_min_(0)
         attention = self._attention.step(step.positions, step.slots, step.requests, step.decodes)
-        return self._model.forward(ForwardBatch(tokens, step.sample_rows, attention))
+        return ForwardBatch(tokens, step.sample_rows, attention)
 
     def _pool_dtype(self) -> torch.dtype:
         return _KV_DTYPES.get(self._config.kv_dtype, self._dtype)

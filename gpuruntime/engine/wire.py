@@ -18,7 +18,7 @@ from gpuruntime.engine.core import StepOutput
 from gpuruntime.engine.intake import Limits
 from gpuruntime.engine.request import Clock, Request
 
-VERSION = 1
+VERSION = 2
 
 
 class Load(msgspec.Struct, tag=True, array_like=True):

@@ -9,6 +9,7 @@ on: SmolLM2's divergence from fp32 falls from 0.0058 to about 0.0047 per token.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 
 import torch
@@ -20,8 +21,16 @@ _SEED = 20240400
 
 def rotate_columns(weight: Tensor) -> Tensor:
     """``weight Q`` for ``weight [..., n]`` in fp32, with the one rotation ``Q [n, n]`` of this size."""
+    return _times(weight, _factors(weight.shape[-1]))
+
+
+def unrotate_columns(rotated: Tensor) -> Tensor:
+    """What ``rotate_columns`` was given: ``rotated Q^T``, fp32."""
+    return _times(rotated, [factor.T for factor in _factors(rotated.shape[-1])])
+
+
+def _times(weight: Tensor, factors: Sequence[Tensor]) -> Tensor:
     shape = weight.shape
-    factors = _factors(shape[-1])
     weight = weight.reshape(-1, *(factor.shape[0] for factor in factors))
     for factor in factors:
         weight = torch.tensordot(weight, factor, dims=([1], [0]))  # the contracted axis comes back as the last one

@@ -32,10 +32,14 @@ class Decoder:
 
     def forward(self, batch: ForwardBatch) -> Tensor:
         """Runs one batch, which writes its K and V; fp32 logits ``[R, vocab]``."""
+        return self._concatenate(self._head(self.states(batch)), self._vocab_size)
+
+    def states(self, batch: ForwardBatch) -> Tensor:
+        """As ``forward``, without the head: what it would read, ``[R, hidden]``."""
         stream = embedding(batch.token_ids, self._embedding).float() * self._scale
         delta = None
         for layer, attend in zip(self._layers, batch.attention, strict=True):
             delta = layer.forward(stream, delta, attend)
         rows = batch.sample_rows
         last = None if delta is None else delta.index_select(0, rows)
-        return self._concatenate(self._head(self._norm(stream.index_select(0, rows), last)), self._vocab_size)
+        return self._norm(stream.index_select(0, rows), last)

@@ -74,6 +74,9 @@ class ShardedExecutor:
     def logits(self, batch: StepBatch) -> Tensor:
         return self._everywhere(Call(Kind.LOGITS, self._threads, batch), lambda: self._own.logits(batch))
 
+    def states(self, batch: StepBatch) -> Tensor:
+        return self._everywhere(Call(Kind.STATES, self._threads, batch), lambda: self._own.states(batch))
+
     def check(self) -> None:
         """Raises ``RankLost`` when a rank has ended, which an idle engine would not notice."""
         self._ranks.check()

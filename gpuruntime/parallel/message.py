@@ -64,6 +64,7 @@ class Kind(IntEnum):
 
     LOGITS = 0
     LAUNCH = 1
+    STATES = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,8 @@ def _run(executor: Executor, call: Call) -> None:
     executor.set_threads(call.threads)
     if call.kind == Kind.LOGITS:
         executor.logits(call.batch)
+    elif call.kind == Kind.STATES:
+        executor.states(call.batch)
     else:
         executor.launch(call.batch, call.draws)
 

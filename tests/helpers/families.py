@@ -109,6 +109,9 @@ class Recorder:
             self.rows.append((int(batch.positions[owner] + token - batch.begins[owner]), logits[row].clone()))
         return logits
 
+    def states(self, batch: StepBatch) -> Tensor:
+        return self.inner.states(batch)
+
     def launch(self, batch: StepBatch, draws: Draws | None = None) -> Known:
         return Known(self.logits(batch).argmax(dim=-1).tolist())
 

@@ -68,6 +68,7 @@ class Batch(Structure):
         ("tables", c_void_p),
         ("logits_rows", c_void_p),
         ("logits", c_void_p),
+        ("states", c_void_p),
         ("picks", c_void_p),
         ("tokens", c_int32),
         ("rows", c_int32),

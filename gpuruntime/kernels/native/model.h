@@ -45,7 +45,8 @@ struct Model {
     float attention_scale;     // of q k^T
 };
 
-// One step; see engine/executor.py: StepBatch. Either `logits` [R][vocab] or `picks` [R] is filled.
+// One step; see engine/executor.py: StepBatch. One of `logits` [R][vocab], `states` [R][hidden] and
+// `picks` [R] is filled.
 struct Batch {
     const int32_t* token_ids;
     const int32_t* begins;
@@ -53,6 +54,7 @@ struct Batch {
     const int32_t* tables;
     const int32_t* logits_rows;
     float* logits;
+    float* states;             // what the head would read
     int32_t* picks;
     int32_t tokens, rows, width, wanted;
 };

@@ -113,7 +113,10 @@ private:
             add(member, layer.down, y_);
             meet(member, kDown);
         }
-        if (batch_->wanted > 0) {
+        if (batch_->wanted > 0 && batch_->states) {
+            put_states(member);
+            meet(member, kNorm);
+        } else if (batch_->wanted > 0) {
             normalize(member, model_.final_norm, batch_->logits_rows, batch_->wanted);
             meet(member, kNorm);
             head(member);
@@ -168,6 +171,16 @@ private:
                 continue;
             }
             for (int i = 0; i < model_.hidden; i += 16) store_bf16(x_.at(row, i), at(i));
+        }
+    }
+
+    void put_states(int member) {
+        const auto [begin, end] = own(member, batch_->wanted);
+        for (int row = begin; row < end; ++row) {
+            const float* from = &residual_[size_t(batch_->logits_rows[row]) * model_.hidden];
+            const float factor = inverse_rms(from, model_.hidden);
+            for (int i = 0; i < model_.hidden; i += 16)
+                store(batch_->states + size_t(row) * model_.hidden + i, load(from + i) * factor * load(model_.final_norm + i));
         }
     }
 

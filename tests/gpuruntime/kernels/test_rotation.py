@@ -11,7 +11,7 @@ from torch import Tensor
 from gpuruntime.engine.native_weights import NativeWeights
 from gpuruntime.kernels.native import pack
 from gpuruntime.kernels.quantize import QuantizedWeight
-from gpuruntime.kernels.rotation import rotate_columns, rotate_rows
+from gpuruntime.kernels.rotation import rotate_columns, rotate_rows, unrotate_columns
 from gpuruntime.loading.weights import WeightSource
 from gpuruntime.models.config import load_model_config
 from helpers.families import error, save_random_model
@@ -33,6 +33,7 @@ def test_columns_and_rows_are_products_with_one_matrix(size: int) -> None:
     left, right = torch.randn(2, 3, size, generator=random), torch.randn(size, 5, generator=random)
     torch.testing.assert_close(rotate_columns(left).double(), left.double() @ q, rtol=0, atol=1e-5)
     torch.testing.assert_close(rotate_rows(right).double(), q.T @ right.double(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(unrotate_columns(rotate_columns(left)), left, rtol=0, atol=1e-5)
     assert torch.equal(rotate_columns(left), rotate_columns(left))
 
 

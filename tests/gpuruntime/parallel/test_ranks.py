@@ -93,6 +93,8 @@ def test_ranks_compute_what_one_process_computes(
     found = chunked_logits(several, PROMPT, [20, 1, 32], BLOCKS)
     assert error(found, chunked_logits(one, PROMPT, [53], BLOCKS)) < TOLERANCE
     assert error(found, reference_logits(reference, PROMPT)) < TOLERANCE
+    batch = one_row(PROMPT, 0, 53, BLOCKS)
+    assert error(several.states(batch), one.states(batch)) < TOLERANCE
     # With fewer K and V heads than ranks each is held twice, so that half as many blocks fit.
     assert several.num_blocks == one.num_blocks * 2 // size
     assert answers(tmp_path, several) == answers(tmp_path, one)

@@ -91,6 +91,8 @@ def check_tokens(path: Path, family: str, settings: dict[str, Any], count: int) 
     replayed = watch_replays(triton_executor)
     assert played(path, triton_executor, count) == expected
     assert 3 in replayed or triton_executor._graphs is None  # a size that was not captured: padded to 4
+    batch = one_row(PROMPT, 0, len(PROMPT), [1, 0])
+    assert error(triton_executor.states(batch), torch_executor.states(batch)) < 1e-3
 
 
 def name_of(value: object) -> str:
