@@ -36,6 +36,8 @@ export default defineConfig(({ command }) => ({
   // Django's WhiteNoise serves the build under /static/ and index.html for every other path.
   base: command === "build" ? "/static/" : "/",
   plugins: [react(), compress()],
+  // Django puts the page's own nonce in its place (platform/berth/console/views.py).
+  html: { cspNonce: "__CSP_NONCE__" },
   build: {
     // The content security policy is default-src 'self': nothing may be inlined as a data: URL.
     assetsInlineLimit: 0,

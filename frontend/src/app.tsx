@@ -10,6 +10,7 @@ import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { queryClient } from "./hooks/queries";
+import { nonce } from "./lib/nonce";
 import { router } from "./router";
 import { theme } from "./theme/theme";
 
@@ -18,7 +19,7 @@ if (root) {
   createRoot(root).render(
     <StrictMode>
       <QueryClientProvider client={queryClient}>
-        <MantineProvider theme={theme} defaultColorScheme="auto">
+        <MantineProvider theme={theme} defaultColorScheme="auto" getStyleNonce={() => nonce}>
           <RouterProvider router={router} />
         </MantineProvider>
       </QueryClientProvider>

@@ -20,6 +20,7 @@ from typing import TextIO
 import uvicorn
 import uvloop
 
+from gpuruntime.bounded_http import BoundedHttp
 from gpuruntime.door.app import build_app
 from gpuruntime.door.backends import make_backend
 from gpuruntime.door.errors import ApiError
@@ -68,7 +69,7 @@ class Runtime:
         server = _Server(
             uvicorn.Config(
                 build_app(replica),
-                http="httptools",
+                http=BoundedHttp,
                 loop="uvloop",
                 ws="none",
                 lifespan="off",

@@ -40,6 +40,7 @@ from berth.metering.aggregator import Aggregator  # noqa: E402
 from berth.observability.endpoint import PATH as METRICS  # noqa: E402
 from berth.observability.endpoint import MetricsApp  # noqa: E402
 from berth.observability.web import registry_of  # noqa: E402
+from berth.security_headers import SecurityHeaders  # noqa: E402
 
 log = logging.getLogger(__name__)
 _rest: ASGIApp = BoundedBody(_django)
@@ -112,4 +113,4 @@ async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     await send_error(send, ApiError(404, "This process does not serve that path.", code="unknown_url"), new_id("req"))
 
 
-application = Application(CONFIG.role, settings.REDIS_URL)
+application = SecurityHeaders(Application(CONFIG.role, settings.REDIS_URL))

@@ -9,13 +9,18 @@ import sys
 
 import uvicorn
 
-from berth.bounded_http import BoundedHttp
+from berth.security_headers import OF_DATA
+from gpuruntime.bounded_http import BoundedHttp
 
 BACKLOG = 2048
 KEEP_ALIVE_S = 75
 DRAIN_S = 5
 
 log = logging.getLogger(__name__)
+
+
+class Http(BoundedHttp):
+    refusal_headers = OF_DATA
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -46,7 +51,7 @@ def serve(host: str, port: int, drain_s: int = DRAIN_S) -> int:
         return 2
     config = uvicorn.Config(
         "berth.asgi:application",
-        http=BoundedHttp,
+        http=Http,
         loop="uvloop",
         ws="websockets-sansio",
         lifespan="on",

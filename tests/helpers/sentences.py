@@ -23,7 +23,7 @@ SPEAKING = (
         for app in ("alerts", "api", "audit", "catalog", "core", "decisions", "deployments")
     ),
     *(f"platform/berth/{app}/*.py" for app in ("fleet", "gateway", "metering", "options", "slas", "tenants")),
-    *("platform/berth/bounded_body.py", "platform/berth/bounded_http.py"),
+    *("platform/berth/bounded_body.py", "gpuruntime/bounded_http.py"),
     *("scheduler/placing.py", "scheduler/reconcile.py", "scheduler/health/faults.py", "scheduler/health/machine.py"),
     *("scheduler/seating.py", "platform/berth/plans/*.py"),
     *(

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import pytest
 import redis
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-from django.db import connection
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import ClientConnection
 
 from berth.catalog.files import path_of
 from berth.core.secrets import replica_token
@@ -34,50 +29,15 @@ from berth.tenants.sessions import SessionStore
 from gpuruntime import protocol
 from helpers.factories import device, hello, make_deployment, make_model, make_tenant, make_user
 from helpers.patience import PATIENCE_S, eventually
+from helpers.web import REPOSITORY, Web, serving_web
 
 pytestmark = pytest.mark.django_db(transaction=True)
-REPOSITORY = Path(__file__).resolve().parents[3]
-
-
-class Web:
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self.origin = f"http://127.0.0.1:{port}"
-
-    def open(self, path: str, headers: dict[str, str] | None = None, origin: str | None = None) -> ClientConnection:
-        return connect(f"ws://127.0.0.1:{self.port}{path}", additional_headers=headers, origin=origin, proxy=None)
-
-    def get(self, path: str, headers: dict[str, str] | None = None) -> tuple[int, bytes, Any]:
-        try:
-            with urlopen(Request(self.origin + path, headers=headers or {}), timeout=10) as answer:
-                return answer.status, answer.read(), answer.headers
-        except OSError as error:
-            return error.code, b"", {}  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="module")
 def web(django_db_setup: None) -> Iterator[Web]:
-    """``manage.py serve`` on the tests' database."""
-    name = connection.settings_dict["NAME"]
-    environment = {**os.environ, "BERTH_DATABASE_URL": os.environ["BERTH_DATABASE_URL"].replace("/berth?", f"/{name}?")}
-    process = subprocess.Popen(
-        [sys.executable, "manage.py", "serve", "--port", "0"],
-        cwd=REPOSITORY,
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if '"listening"' in line:
-            port = int(json.loads(line)["url"].rpartition(":")[2])
-            break
-    else:
-        raise AssertionError("the server did not start")
-    yield Web(port)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(PATIENCE_S) in (0, -signal.SIGTERM)
-    process.stderr.close()
+    with serving_web() as running:
+        yield running
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from berth import bounded_http
-from berth.bounded_http import MAX_HEAD_BYTES, BoundedHttp
+from gpuruntime import bounded_http
+from gpuruntime.bounded_http import MAX_HEAD_BYTES, BoundedHttp
 from helpers.patience import PATIENCE_S
 
 

@@ -1,11 +1,13 @@
 """uvicorn's HTTP protocol with the two limits it lacks: how large a request's head may be, and how long it may take.
 
-Without them anyone who can connect, key or none, can make the process hold an endless header, or a connection for ever.
+Every listener of ours has it: web, gateway and door. Without them anyone who can connect, key or none, can make the
+process hold an endless header, or a connection for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -14,7 +16,12 @@ HEAD_TIMEOUT_S = 30.0
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """A head over ``MAX_HEAD_BYTES`` plus what one read brings is 400; one over ``HEAD_TIMEOUT_S`` is closed."""
+    """A head over ``MAX_HEAD_BYTES`` plus what one read brings is 400; one over ``HEAD_TIMEOUT_S`` is closed.
+
+    ``refusal_headers``: of the 400, which no application sees.
+    """
+
+    refusal_headers: Sequence[tuple[bytes, bytes]] = ()
 
     _in_head = True
     _head_bytes = 0
@@ -46,6 +53,19 @@ class BoundedHttp(HttpToolsProtocol):
         self._in_head = False
         self._stop_timer()
         super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """What no application sees: a head that cannot be parsed, or one that is too large."""
+        body = msg.encode("ascii", "replace")
+        own = [
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+        ]
+        headers = [*self.server_state.default_headers, *self.refusal_headers, *own]
+        lines = b"".join(b"%s: %s\r\n" % header for header in headers)
+        self.transport.write(b"HTTP/1.1 400 Bad Request\r\n" + lines + b"\r\n" + body)
+        self.transport.close()
 
     def _start_timer(self) -> None:
         self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._head_is_late)
