@@ -160,11 +160,7 @@ class CompletionBody(SamplingBody, kw_only=True):
     @property
     def prompts(self) -> list[str | tuple[int, ...]]:
         """One entry a prompt; a text or its token ids."""
-        if isinstance(self.prompt, str):
-            return [self.prompt]
-        if self.prompt and isinstance(self.prompt[0], int):
-            return [tuple(item for item in self.prompt if isinstance(item, int))]
-        return [item if isinstance(item, str) else tuple(item) for item in self.prompt if not isinstance(item, int)]
+        return _listed(self.prompt)
 
     @property
     def most_tokens(self) -> int:
@@ -174,6 +170,25 @@ class CompletionBody(SamplingBody, kw_only=True):
     @property
     def logprob_count(self) -> int | None:
         return self.logprobs
+
+
+class EmbeddingBody(msgspec.Struct, kw_only=True):
+    """``input``: a text, texts, token ids, or lists of token ids. ``dimensions`` is known to refuse.
+
+    ``stream`` is the gateway's alone: the door then answers in events, as it does for texts.
+    """
+
+    model: str
+    input: str | list[str | int | list[int]]
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = None
+    user: str | None = None
+    stream: bool | None = None
+
+    @property
+    def inputs(self) -> list[str | tuple[int, ...]]:
+        """One entry an input; a text or its token ids."""
+        return _listed(self.input)
 
 
 class TokenizeBody(msgspec.Struct, kw_only=True):
@@ -190,6 +205,15 @@ class TokenizeBody(msgspec.Struct, kw_only=True):
 class DetokenizeBody(msgspec.Struct, kw_only=True):
     model: str | None = None
     tokens: list[int]
+
+
+def _listed(given: str | list[str | int | list[int]]) -> list[str | tuple[int, ...]]:
+    """One text, one list of token ids, or several of either, as several."""
+    if isinstance(given, str):
+        return [given]
+    if given and isinstance(given[0], int):
+        return [tuple(item for item in given if isinstance(item, int))]
+    return [item if isinstance(item, str) else tuple(item) for item in given if not isinstance(item, int)]
 
 
 def error_object(status: int, message: str, param: str | None, code: str | None) -> bytes:

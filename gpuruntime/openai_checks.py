@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,6 +13,7 @@ from gpuruntime.openai_api import (
     ChatBody,
     CompletionBody,
     DetokenizeBody,
+    EmbeddingBody,
     Message,
     NamedTool,
     SamplingBody,
@@ -26,10 +27,12 @@ MAX_LOGPROBS = 20
 MAX_BIASES = 1024
 MAX_STOP_IDS = 128
 MAX_TOOLS = 128
+MAX_INPUTS = 2048
 
-_Body = TypeVar("_Body", ChatBody, CompletionBody, TokenizeBody, DetokenizeBody)
+_Body = TypeVar("_Body", ChatBody, CompletionBody, EmbeddingBody, TokenizeBody, DetokenizeBody)
 _chat = msgspec.json.Decoder(ChatBody)
 _completion = msgspec.json.Decoder(CompletionBody)
+_embedding = msgspec.json.Decoder(EmbeddingBody)
 _tokenize = msgspec.json.Decoder(TokenizeBody)
 _detokenize = msgspec.json.Decoder(DetokenizeBody)
 _PATH = re.compile(r" - at `\$\.?(.*)`$")
@@ -52,6 +55,17 @@ def decode_completion(body: bytes) -> CompletionBody:
     _check_ranges(completion)
     _check_completion(completion)
     return completion
+
+
+def decode_embedding(body: bytes) -> EmbeddingBody:
+    """As ``decode_chat``, for ``/v1/embeddings``."""
+    asked = _decode(_embedding, body)
+    _check_texts("input", asked.input, asked.inputs)
+    if len(asked.inputs) > MAX_INPUTS:
+        raise BadBody(f"Invalid 'input': {len(asked.inputs)} inputs; at most {MAX_INPUTS} are allowed.", "input")
+    if asked.dimensions is not None:
+        raise _refuse("dimensions", "embeddings are as long as the model makes them")
+    return asked
 
 
 def decode_tokenize(body: bytes) -> TokenizeBody:
@@ -272,20 +286,23 @@ def _check_tools(chat: ChatBody) -> None:
         raise BadBody(text, "tool_choice")
 
 
+def _check_texts(name: str, given: str | list[Any], listed: Sequence[str | tuple[int, ...]]) -> None:
+    """A field that takes a text, texts, token ids or lists of them."""
+    if not given:
+        raise BadBody(f"Invalid '{name}': it is empty.", name)
+    if not isinstance(given, str) and len({type(item) for item in given}) > 1:
+        raise BadBody(f"Invalid '{name}': texts, ids and lists of ids cannot be mixed.", name, "invalid_type")
+    if not all(listed):
+        raise BadBody(f"Invalid '{name}': one of the {name}s is empty.", name)
+
+
 def _check_completion(body: CompletionBody) -> None:
     _between("logprobs", body.logprobs, 0, MAX_LOGPROBS)
     if body.suffix:
         raise _refuse("suffix", "no text can be completed towards a suffix")
     if body.best_of is not None and body.best_of != body.choices:
         raise _refuse("best_of", "every choice that is generated is returned; use 'n'")
-    if not body.prompt:
-        raise BadBody("Invalid 'prompt': it is empty.", "prompt")
-    if isinstance(body.prompt, str):
-        return
-    if len({type(item) for item in body.prompt}) > 1:
-        raise BadBody("Invalid 'prompt': texts, ids and lists of ids cannot be mixed.", "prompt", "invalid_type")
-    if any(not prompt for prompt in body.prompts):
-        raise BadBody("Invalid 'prompt': one of the prompts is empty.", "prompt")
+    _check_texts("prompt", body.prompt, body.prompts)
     if len(body.prompts) * body.choices > MAX_PROMPTS:
         text = f"Invalid 'prompt': {len(body.prompts)} prompts of {body.choices} choices; {MAX_PROMPTS} is the most."
         raise BadBody(text, "prompt")

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpuruntime.door.chat import Chat
 from gpuruntime.door.completions import Completions
+from gpuruntime.door.embeddings import EmbeddingEndpoint
 from gpuruntime.door.errors import ApiError
 from gpuruntime.door.generate import GenerateEndpoint
 from gpuruntime.door.replica import Replica
@@ -40,6 +41,7 @@ class Door:
         self._routes: dict[str, tuple[str, Callable[[Scope, Receive, Send], Awaitable[None]]]] = {
             "/v1/chat/completions": ("POST", GenerateEndpoint(replica, Chat())),
             "/v1/completions": ("POST", GenerateEndpoint(replica, Completions())),
+            "/v1/embeddings": ("POST", EmbeddingEndpoint(replica)),
             "/tokenize": ("POST", Tokenizing(replica, tokenize)),
             "/detokenize": ("POST", Tokenizing(replica, detokenize)),
             MODELS: ("GET", self._models),

@@ -8,7 +8,7 @@ import logging
 import os
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -24,9 +24,19 @@ from gpuruntime.process import process_start_time, resident_bytes
 from gpuruntime.protocol import Load, ReplicaState, RunFile, RuntimeConfig
 
 if TYPE_CHECKING:
-    from gpuruntime.door.run import Run
+    from gpuruntime.door.counting import Account
 
 log = logging.getLogger("gpuruntime.replica")
+
+
+class Active(Protocol):
+    """A request that was let in: ``run.Run``, ``embeddings.EmbeddingRun``."""
+
+    account: Account
+
+    def fail(self, error: ApiError) -> None:
+        """Ends it with an error."""
+        ...
 
 
 class Replica:
@@ -53,15 +63,15 @@ class Replica:
         self.spool = Spool(config.spool_dir, config.replica_id, self.epoch)
         self.counter = Counter(config.deployment, config.replica_id, self.epoch, self.spool, self.metrics)
         self.tracing = tracing.start("berth-runtime", config.replica_id)
-        self.active: set[Run] = set()
+        self.active: set[Active] = set()
         self.idle = asyncio.Event()
         self.idle.set()
 
-    def entered(self, run: Run) -> None:
+    def entered(self, run: Active) -> None:
         self.active.add(run)
         self.idle.clear()
 
-    def left(self, run: Run) -> None:
+    def left(self, run: Active) -> None:
         self.active.discard(run)
         if not self.active:
             self.idle.set()

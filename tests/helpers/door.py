@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from array import array
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from gpuruntime.backend import (
     BadPrompt,
     Delta,
     EngineFailed,
+    Pooling,
     Prompt,
     SamplingParams,
     Timings,
@@ -38,6 +40,11 @@ from gpuruntime.tools.formats import ToolFormat
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOKEN = "door-token"
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
+
+
+def embedding_of(ids: Sequence[int]) -> list[float]:
+    """What the scripted backend makes of a prompt; exact in fp32."""
+    return [float(len(ids)), float(sum(ids)), -0.5]
 
 
 @dataclass
@@ -65,6 +72,7 @@ class ScriptedBackend:
     says: tuple[str, ...] = ()
     tool_format: ToolFormat | None = None
     thinks: bool = False
+    pooling: Pooling | None = "last"
     tools: Sequence[dict[str, Any]] = ()
 
     def info(self, max_num_seqs: int) -> BackendInfo:
@@ -81,6 +89,7 @@ class ScriptedBackend:
             refuses=refuses,
             tool_format=self.tool_format,
             thinks=self.thinks,
+            pooling=self.pooling,
         )
 
     async def start(self) -> BackendInfo:
@@ -123,6 +132,9 @@ class ScriptedBackend:
         try:
             if self.gate is not None:
                 await self.gate.wait()
+            if params.pooling is not None:
+                yield await self._embedded(request_id, prompt.token_ids)
+                return
             most = min(params.max_tokens, len(self.says) or params.max_tokens)
             for count in range(1, most + 1):
                 if self.step_s:
@@ -149,6 +161,15 @@ class ScriptedBackend:
                 )
         finally:
             self.closed.append(request_id)
+
+    async def _embedded(self, request_id: str, ids: tuple[int, ...]) -> Delta:
+        if self.step_s:
+            await asyncio.sleep(self.step_s)
+        if self.fail_only == request_id:
+            raise EngineFailed("scripted failure")
+        self.generated[request_id] = 0
+        timings = Timings(1.0, 2.0, 0.0, 0, 1, len(ids), 0.5, 0.75)
+        return Delta("", 0, 0, len(ids), "stop", timings, embedding=array("f", embedding_of(ids)).tobytes())
 
     def _scores(self, count: int, params: SamplingParams) -> tuple[TokenLogprob, ...]:
         if params.logprobs is None:
