@@ -42,7 +42,8 @@ const root = createRootRoute({
 const signIn = createRoute({
   getParentRoute: () => root,
   path: "/signin",
-  validateSearch: (raw: Record<string, unknown>) => searchOf(raw, { next: "string", ended: "boolean" }),
+  validateSearch: (raw: Record<string, unknown>) =>
+    searchOf(raw, { next: "string", ended: "boolean", failed: "string", step: "string" }),
   component: SignInPage,
 });
 

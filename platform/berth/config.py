@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_type_hints
+from urllib.parse import urlsplit
 
 ROLES = ("all", "web", "gateway")
 
@@ -50,6 +51,12 @@ class Config:
     otlp_endpoint: str = ""
     smtp_url: str = ""
     webhook_private: bool = False
+    oidc_issuer: str = ""
+    oidc_client_id: str = ""
+    oidc_client_secret: str = ""
+    oidc_domains: str = ""
+    oidc_label: str = "single sign-on"
+    password_signin: bool = True
 
     @property
     def secrets(self) -> Path:
@@ -60,6 +67,11 @@ class Config:
     def allowed_model_roots(self) -> list[Path]:
         """Directories below which an operator may register local files."""
         return [Path(p).resolve() for p in self.model_roots.split(":") if p]
+
+    @property
+    def oidc_email_domains(self) -> frozenset[str]:
+        """Domains of the addresses that the provider may vouch for; none: all of them."""
+        return frozenset(domain.strip().lower() for domain in self.oidc_domains.split(",") if domain.strip())
 
 
 def _bool(text: str) -> bool:
@@ -104,7 +116,21 @@ def load(environ: Mapping[str, str]) -> Config:
         raise BadConfiguration(f"BERTH_HUB_URL={config.hub_url!r}: expected https://..., or nothing for no hub")
     if config.cpu_shares < 1:
         raise BadConfiguration(f"BERTH_CPU_SHARES={config.cpu_shares}: expected 1 or more")
+    _check_oidc(config)
     return config
+
+
+def _check_oidc(config: Config) -> None:
+    issuer = urlsplit(config.oidc_issuer)
+    local = issuer.scheme == "http" and issuer.hostname in ("localhost", "127.0.0.1", "::1")
+    if config.oidc_issuer and not (issuer.scheme == "https" or local):
+        raise BadConfiguration(
+            f"BERTH_OIDC_ISSUER={config.oidc_issuer!r}: expected https://..., as the provider names itself"
+        )
+    if bool(config.oidc_issuer) != bool(config.oidc_client_id):
+        raise BadConfiguration("BERTH_OIDC_ISSUER and BERTH_OIDC_CLIENT_ID: expected both, or neither")
+    if not config.password_signin and not config.oidc_issuer:
+        raise BadConfiguration("BERTH_PASSWORD_SIGNIN=false: expected BERTH_OIDC_ISSUER, or nobody could sign in")
 
 
 CONFIG = load(os.environ)

@@ -11,6 +11,7 @@ from berth.config import CONFIG
 from berth.core.secrets import secret
 from berth.core.smtp import mail_settings
 from berth.embedded.paths import postgres_url, redis_url
+from berth.oidc.setup import oidc_setup
 
 BASE_DIR = Path(__file__).resolve().parent
 REPOSITORY = BASE_DIR.parent.parent
@@ -21,6 +22,8 @@ ALLOWED_HOSTS = [host for host in CONFIG.allowed_hosts.split(",") if host]
 if CONFIG.public_url:
     ALLOWED_HOSTS.append(urlsplit(CONFIG.public_url).hostname or "")
     CSRF_TRUSTED_ORIGINS = [CONFIG.public_url]
+
+_OIDC = oidc_setup(CONFIG)
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -47,6 +50,7 @@ INSTALLED_APPS = [
     "berth.api",
     "berth.console",
     "berth",
+    *_OIDC.apps,
 ]
 
 MIDDLEWARE = [
@@ -59,6 +63,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "berth.tenants.signin.SecondFactorMiddleware",
+    *_OIDC.middleware,
     "axes.middleware.AxesMiddleware",
 ]
 
@@ -201,7 +206,7 @@ WHITENOISE_AUTOREFRESH = True
 # Vite's names hold a hash of the contents.
 WHITENOISE_IMMUTABLE_FILE_TEST = r"^/static/assets/.+-[A-Za-z0-9_-]{8}\.[a-z0-9]+$"
 
-globals().update(mail_settings(CONFIG.smtp_url))
+globals().update(mail_settings(CONFIG.smtp_url) | _OIDC.settings)
 
 USE_TZ = True
 TIME_ZONE = "UTC"

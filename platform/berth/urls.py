@@ -2,10 +2,12 @@
 
 from django.urls import URLPattern, URLResolver, include, path, re_path
 
+from berth.config import CONFIG
 from berth.console.views import index
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", include("berth.api.urls")),
+    *([path("", include("berth.oidc.urls"))] if CONFIG.oidc_issuer else []),
     re_path(r"^(?!api/|static/|v1/|ws/|internal/)(?P<path>.*)$", index),
 ]
 

@@ -23,7 +23,7 @@ SPEAKING = (
         for app in ("alerts", "api", "audit", "catalog", "core", "decisions", "deployments")
     ),
     *(f"platform/berth/{app}/*.py" for app in ("fleet", "gateway", "metering", "options", "slas", "tenants")),
-    *("platform/berth/bounded_body.py", "gpuruntime/bounded_http.py"),
+    *("platform/berth/bounded_body.py", "platform/berth/oidc/views.py", "gpuruntime/bounded_http.py"),
     *("scheduler/placing.py", "scheduler/reconcile.py", "scheduler/health/faults.py", "scheduler/health/machine.py"),
     *("scheduler/seating.py", "platform/berth/plans/*.py"),
     *(
@@ -42,7 +42,7 @@ SPEAKING = (
     *(f"gpuruntime/loading/{name}.py" for name in ("convert", "gguf_config", "gguf_tensors", "gguf_tokenizer")),
     *(f"gpuruntime/loading/{name}.py" for name in ("template", "tokenizer", "weights")),
     *("gpuruntime/gguf_header.py", "gpuruntime/models/config.py"),
-    *("gpuruntime/modelinfo.py", "gpuruntime/openai_checks.py"),
+    *("gpuruntime/modelinfo.py", "gpuruntime/openai_checks.py", "gpuruntime/openai_refusals.py"),
 )
 SILENT = {
     *("reference.py", "schema.py", "figures.py", "history.py", "summaries.py", "rollups.py"),

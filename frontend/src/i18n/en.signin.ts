@@ -12,6 +12,19 @@ export const enSignin = {
   codeText: (email: string) => `Your password is right. Now confirm that it is you, ${email}.`,
   other: "Sign in as someone else",
   locked: (wait: string) => `Too many failed attempts. Try again ${wait}, or ask an operator to unlock you.`,
+  withProvider: (name: string) => `Sign in with ${name}`,
+  or: "or",
+  asOperator: "I run this platform: sign in with a password",
+  codeTextProvider: "You are signed in there. Now confirm with your second factor that it is you.",
+  failed: {
+    provider:
+      "The sign-in could not be completed. Try again; if it fails again, tell whoever runs this platform.",
+    cancelled: "The sign-in was cancelled.",
+    unverified: "Your address is not verified there. Verify it, then sign in again.",
+    domain: "Addresses of this domain cannot sign in here.",
+    no_account: "There is no account for this address. Ask a tenant's admin to invite you.",
+    locked: "Too many failed attempts. Try again later, or ask an operator to unlock you.",
+  },
 };
 
 export const enInvitation = {
@@ -25,6 +38,7 @@ export const enInvitation = {
   passwordOfAccount: "Your password",
   hasAccount: "You have an account with this address already: enter its password to join.",
   accept: "Accept the invitation",
+  asAddress: (email: string) => `Sign in as ${email} to accept.`,
   goodNow: "You are signed in afterwards.",
   noToken: "This link is not whole",
   noTokenText: "Copy it again, to its very end, or ask for another one.",

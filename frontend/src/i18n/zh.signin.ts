@@ -14,6 +14,18 @@ export const zhSignin: typeof enSignin = {
   codeText: (email) => `密码正确。请确认是您本人：${email}。`,
   other: "以其他人登录",
   locked: (wait) => `失败次数过多。请在${wait}重试，或请平台管理员解锁。`,
+  withProvider: (name) => `使用 ${name} 登录`,
+  or: "或",
+  asOperator: "我是平台管理员：使用密码登录",
+  codeTextProvider: "您已在该处登录。请用第二重验证确认是您本人。",
+  failed: {
+    provider: "登录未能完成。请重试；若再次失败，请告知平台管理员。",
+    cancelled: "登录已取消。",
+    unverified: "您的邮箱在该处尚未验证。请先验证，再重新登录。",
+    domain: "此域名的邮箱不能在这里登录。",
+    no_account: "此邮箱没有账户。请让租户管理员邀请您。",
+    locked: "失败次数过多。请稍后重试，或请平台管理员解锁。",
+  },
 };
 
 export const zhInvitation: typeof enInvitation = {
@@ -27,6 +39,7 @@ export const zhInvitation: typeof enInvitation = {
   passwordOfAccount: "您的密码",
   hasAccount: "此邮箱已有账户：输入其密码即可加入。",
   accept: "接受邀请",
+  asAddress: (email) => `请以 ${email} 登录以接受邀请。`,
   goodNow: "接受后将自动登录。",
   noToken: "链接不完整",
   noTokenText: "请完整复制链接，或请对方重新发送。",

@@ -14,15 +14,22 @@ from berth.tenants.models import User
 
 
 @transaction.atomic
-def create_user(*, email: str, password: str, name: str = "", is_operator: bool = False, actor: str = "system") -> User:
-    """Raises ``Invalid`` for a weak password or a malformed address, ``Conflict`` for one that has an account."""
+def create_user(
+    *, email: str, password: str | None, name: str = "", is_operator: bool = False, actor: str = "system"
+) -> User:
+    """``password`` None: the person signs in by the provider alone.
+
+    Raises ``Invalid`` for a weak password or a malformed address, ``Conflict`` for one that has an account."""
     email = email.strip().lower()
     try:
         validate_email(email)
     except ValidationError as error:
         raise Invalid(f"{email!r} is not an e-mail address", field="email") from error
     user = User(email=email, name=name, is_operator=is_operator)
-    _set_password(user, password)
+    if password is None:
+        user.set_unusable_password()
+    else:
+        _set_password(user, password)
     try:
         with transaction.atomic():
             user.save()

@@ -33,7 +33,7 @@ from berth.tenants.serializers import (
     MeSerializer,
     TokenSerializer,
 )
-from berth.tenants.signin import CodeMissing, begin_session, check_code, check_password
+from berth.tenants.signin import CodeMissing, begin_session, check_code, check_password, require_password_open
 
 STATES = [(state, state) for state in ("open", "expired", "accepted", "revoked")]
 
@@ -127,6 +127,8 @@ class AcceptView(AccountView):
         if signed_in is not None and signed_in != user:
             message = f"You are signed in as {signed_in.email}, and this invitation is for {row.email}: sign out first"
             raise Conflict(message, code="another_person")
+        if signed_in is None:
+            require_password_open(user)
         with_factor = False
         if signed_in is None and user is not None:
             with_factor = self._check(request, user, values)

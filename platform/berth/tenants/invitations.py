@@ -97,6 +97,26 @@ def accept_invitation(*, token: str, user: User | None = None, name: str = "", p
         user = create_user(email=row.email, password=password, name=name, actor=row.email)
     elif user.email != row.email:
         raise Conflict(f"This invitation is for {row.email}; you are {user.email}", code="another_person")
+    return _accept(row, user)
+
+
+@transaction.atomic
+def accept_invitations_of(*, email: str, name: str = "", user: User | None = None) -> User | None:
+    """All that an address is invited to, which was proven to be the caller's. Its account is made where it has none.
+
+    None where there is neither an account nor an invitation.
+    """
+    rows = Invitation.objects.for_platform().select_related("tenant").select_for_update(of=("self",)).order_by("id")
+    held = list(rows.filter(email=email, accepted_at=None, revoked_at=None, expires_at__gt=timezone.now()))
+    if user is None and held:
+        user = create_user(email=email, password=None, name=name, actor=email)
+    for row in held:
+        if user and not Membership.objects.for_tenant(row.tenant_id).filter(user=user).exists():
+            _accept(row, user)
+    return user
+
+
+def _accept(row: Invitation, user: User) -> Membership:
     # The rank that invited was checked then; what it was lowered to since does not undo it.
     membership = join_tenant(tenant=row.tenant, user=user, role=row.role, actor=user.email, by=Role.OWNER)
     row.accepted_at = timezone.now()

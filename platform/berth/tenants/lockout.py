@@ -59,10 +59,13 @@ def count_failure(request: HttpRequest, user: User) -> None:
         raise LockedOut("Too many failed sign-ins")
 
 
+def is_locked(request: HttpRequest, email: str) -> bool:
+    return not AxesProxyHandler.is_allowed(request, {"email": email})
+
+
 def require_not_locked(request: HttpRequest, email: str) -> None:
-    credentials = {"email": email}
-    if not AxesProxyHandler.is_allowed(request, credentials):
-        request.axes_locked_out, request.axes_credentials = True, credentials  # type: ignore[attr-defined]
+    if is_locked(request, email):
+        request.axes_locked_out, request.axes_credentials = True, {"email": email}  # type: ignore[attr-defined]
         raise LockedOut("Too many failed sign-ins")
 
 

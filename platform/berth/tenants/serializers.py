@@ -175,8 +175,16 @@ class MeSerializer(serializers.Serializer[User]):
     memberships = MembershipSerializer(many=True, source="own_memberships")
 
 
+class SignInWaysSerializer(serializers.Serializer[Any]):
+    """``password`` false: for operators alone. ``provider``: what the single sign-on is called; null: there is none."""
+
+    password = serializers.BooleanField()
+    provider = serializers.CharField(allow_null=True)
+
+
 class SessionSerializer(serializers.Serializer[User]):
     user = UserSerializer(allow_null=True)
+    sign_in = SignInWaysSerializer()
 
 
 class SignInSerializer(serializers.Serializer[User]):

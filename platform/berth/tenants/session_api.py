@@ -12,6 +12,7 @@ from rest_framework.response import Response
 
 from berth.api.query import KnownQuery
 from berth.audit.services import record
+from berth.config import CONFIG
 from berth.core.notify import session_ended
 from berth.tenants.me_api import me_of
 from berth.tenants.models import User
@@ -30,7 +31,8 @@ class SessionView(KnownQuery):
     @method_decorator(ensure_csrf_cookie)
     def get(self, request: Request) -> Response:
         user = request.user if request.user.is_authenticated else None
-        return Response({"user": UserSerializer(user).data if user else None})
+        ways = {"password": CONFIG.password_signin, "provider": CONFIG.oidc_label if CONFIG.oidc_issuer else None}
+        return Response({"user": UserSerializer(user).data if user else None, "sign_in": ways})
 
     @extend_schema(request=SignInSerializer, responses=MeSerializer, operation_id="session_create")
     def post(self, request: Request) -> Response:

@@ -10,7 +10,8 @@ from django.http import HttpRequest, HttpResponse
 
 from berth.api.errors import respond
 from berth.audit.services import record
-from berth.core.errors import BerthError
+from berth.config import CONFIG
+from berth.core.errors import BerthError, Forbidden
 from berth.tenants import factors
 from berth.tenants.lockout import LockedOut, count_failure, require_not_locked
 from berth.tenants.models import User
@@ -56,6 +57,7 @@ def check_code(request: HttpRequest, user: User, code: str) -> None:
 def sign_in(*, request: HttpRequest, email: str, password: str, code: str = "") -> User:
     """Begins a session on ``request``."""
     user = check_password(request, email, password)
+    require_password_open(user)
     with_factor = factors.has_factor(user)
     if with_factor:
         if not code:
@@ -65,12 +67,20 @@ def sign_in(*, request: HttpRequest, email: str, password: str, code: str = "") 
     return user
 
 
-def begin_session(request: HttpRequest, user: User, *, with_factor: bool) -> None:
+def require_password_open(user: User | None) -> None:
+    """BERTH_PASSWORD_SIGNIN closes it to all but operators, who keep a way in while the provider is away."""
+    if not CONFIG.password_signin and not (user is not None and user.is_operator):
+        raise Forbidden(f"Passwords are closed here; sign in with {CONFIG.oidc_label}", code="password_closed")
+
+
+def begin_session(request: HttpRequest, user: User, *, with_factor: bool, provider: str = "") -> None:
+    """``provider``: who vouched for the person, where no password did."""
     login(request, user, backend="django.contrib.auth.backends.ModelBackend")
     remember_browser(request)
     request.session[SECOND_FACTOR] = with_factor
     address = request.META.get("REMOTE_ADDR")
-    record(actor=user.email, action="session.create", obj=user, after={"address": address, "mfa": with_factor})
+    after = {"address": address, "mfa": with_factor} | ({"provider": provider} if provider else {})
+    record(actor=user.email, action="session.create", obj=user, after=after)
 
 
 def lacks_second_factor(user: User, session: Any) -> bool:

@@ -24,7 +24,10 @@ def user() -> User:
 def browser() -> APIClient:
     """Checks CSRF, and has the cookie of a first visit."""
     client = APIClient(enforce_csrf_checks=True)
-    assert client.get(url("session")).json() == {"user": None}
+    assert client.get(url("session")).json() == {
+        "user": None,
+        "sign_in": {"password": True, "provider": None},
+    }
     return client
 
 

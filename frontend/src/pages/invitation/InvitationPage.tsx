@@ -10,11 +10,29 @@ import { FormError } from "../../components/FormError";
 import { Logo } from "../../components/Logo";
 import { useAcceptInvitation, useLookInvitation } from "../../hooks/useInvitations";
 import { meQuery } from "../../hooks/useMe";
+import { useSignInWays } from "../../hooks/useProvider";
 import { t } from "../../i18n";
 import { absolute } from "../../lib/format";
 import { LanguageSelect } from "../../shell/LanguageSelect";
 import { PendingPage } from "../PendingPage";
+import { ProviderButton } from "../signin/ProviderButton";
 import classes from "../signin/SignInPage.module.css";
+
+/** Where passwords are closed, whoever is invited comes by the provider. */
+function AcceptByProvider({ look, provider }: { look: InvitationLook; provider: string }) {
+  const words = t.invitation;
+  return (
+    <div className={classes.card} data-testid="invitation-form">
+      <Logo size={36} />
+      <div>
+        <Title order={1}>{words.title(look.tenant.name)}</Title>
+        <p className={classes.text}>{words.text(look.invited_by || words.someone, t.roles[look.role])}</p>
+      </div>
+      <p className={classes.text}>{words.asAddress(look.email)}</p>
+      <ProviderButton name={provider} next="/" />
+    </div>
+  );
+}
 
 function AcceptForm({ token, look }: { token: string; look: InvitationLook }) {
   const accept = useAcceptInvitation();
@@ -91,11 +109,15 @@ function AcceptForm({ token, look }: { token: string; look: InvitationLook }) {
 export function InvitationPage() {
   const token = useLocation({ select: (location) => location.hash });
   const look = useLookInvitation(token);
+  const ways = useSignInWays();
   const words = t.invitation;
-  if (token && look.isPending) return <PendingPage />;
+  if (token && (look.isPending || ways.isPending)) return <PendingPage />;
+  const provider = ways.data?.password === false ? ways.data.provider : null;
   return (
     <main className={classes.page}>
-      {token && look.data ? (
+      {token && look.data && provider ? (
+        <AcceptByProvider look={look.data} provider={provider} />
+      ) : token && look.data ? (
         <AcceptForm token={token} look={look.data} />
       ) : (
         <EmptyState

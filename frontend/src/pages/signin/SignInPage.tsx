@@ -1,47 +1,51 @@
-import { Anchor, Button, PasswordInput, Stack, TextInput, Title } from "@mantine/core";
+import { Anchor, Button, Divider, PasswordInput, Stack, TextInput, Title } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useEffect } from "react";
+import { useEffect, useState } from "react";
 import { ApiError } from "../../api/errors";
 import { FormError } from "../../components/FormError";
 import { Logo } from "../../components/Logo";
 import { meQuery, useMe, useSignIn } from "../../hooks/useMe";
+import { useSignInWays } from "../../hooks/useProvider";
 import { t } from "../../i18n";
-import { ago } from "../../lib/format";
+import { safeNext } from "../../lib/next";
 import { LanguageSelect } from "../../shell/LanguageSelect";
+import { CodeInput } from "./CodeInput";
+import { ProviderButton } from "./ProviderButton";
+import { ProviderCodeForm } from "./ProviderCodeForm";
 import classes from "./SignInPage.module.css";
-
-/** Only a path of this site is followed after sign-in. */
-function safeNext(next: string | undefined): string {
-  return next?.startsWith("/") && !next.startsWith("//") ? next : "/";
-}
-
-/** The first answer without a code is a question, no failure; a lockout says for how long. */
-function said(error: Error | null): Error | null {
-  if (!(error instanceof ApiError)) return error;
-  if (error.code === "mfa_required") return null;
-  if (error.status === 429 && error.retryAfter)
-    return new Error(t.signin.locked(ago(new Date(Date.now() + error.retryAfter * 1000).toISOString())));
-  return error;
-}
+import { failure, said } from "./said";
 
 const NEEDS_CODE = new Set(["mfa_required", "wrong_code"]);
 
 export function SignInPage() {
-  const { next, ended } = useSearch({ from: "/signin" });
+  const { next, step } = useSearch({ from: "/signin" });
   const navigate = useNavigate();
-  const queries = useQueryClient();
   const me = useMe();
-  const signIn = useSignIn();
-  const form = useForm({ initialValues: { email: "", password: "", code: "" } });
-  const { error } = signIn;
-  const step = error instanceof ApiError && NEEDS_CODE.has(error.code ?? "") ? "code" : "password";
-  const asksCode = step === "code" || form.values.code !== "";
 
   useEffect(() => {
     if (me.data) void navigate({ to: safeNext(next), replace: true });
   }, [me.data, navigate, next]);
+
+  return (
+    <main className={classes.page}>
+      {step === "code" ? <ProviderCodeForm /> : <SignInForm />}
+      <LanguageSelect />
+    </main>
+  );
+}
+
+function SignInForm() {
+  const { next, ended, failed } = useSearch({ from: "/signin" });
+  const queries = useQueryClient();
+  const ways = useSignInWays().data;
+  const [asOperator, setAsOperator] = useState(false);
+  const signIn = useSignIn();
+  const form = useForm({ initialValues: { email: "", password: "", code: "" } });
+  const { error } = signIn;
+  const asksCode = (error instanceof ApiError && NEEDS_CODE.has(error.code ?? "")) || form.values.code !== "";
+  const byPassword = ways?.password !== false || asOperator;
 
   const submit = form.onSubmit((values) =>
     signIn.mutate(values, { onSuccess: () => queries.fetchQuery({ ...meQuery, staleTime: 0 }) }),
@@ -52,7 +56,7 @@ export function SignInPage() {
   };
 
   return (
-    <main className={classes.page}>
+    <>
       <form className={classes.card} onSubmit={submit} data-testid="sign-in-form" aria-label={t.signin.title}>
         <Logo size={36} />
         <div>
@@ -64,18 +68,17 @@ export function SignInPage() {
             {t.signin.ended}
           </p>
         )}
-        {asksCode ? (
-          <TextInput
-            label={t.signin.code}
-            description={t.signin.codeHint}
-            autoComplete="one-time-code"
-            required
-            withAsterisk={false}
-            autoFocus
-            data-testid="code"
-            {...form.getInputProps("code")}
+        <FormError error={error || asksCode ? null : failure(failed)} />
+        {ways?.provider && !asksCode && (
+          <ProviderButton
+            name={ways.provider}
+            next={safeNext(next)}
+            variant={byPassword ? "default" : "filled"}
           />
-        ) : (
+        )}
+        {ways?.provider && byPassword && !asksCode && <Divider label={t.signin.or} />}
+        {asksCode && <CodeInput {...form.getInputProps("code")} />}
+        {byPassword && !asksCode && (
           <Stack gap="sm">
             <TextInput
               label={t.signin.email}
@@ -96,9 +99,16 @@ export function SignInPage() {
           </Stack>
         )}
         <FormError error={said(error)} />
-        <Button type="submit" fullWidth loading={signIn.isPending}>
-          {t.signin.submit}
-        </Button>
+        {(byPassword || asksCode) && (
+          <Button type="submit" fullWidth loading={signIn.isPending}>
+            {t.signin.submit}
+          </Button>
+        )}
+        {!byPassword && (
+          <Anchor component="button" type="button" size="sm" onClick={() => setAsOperator(true)}>
+            {t.signin.asOperator}
+          </Anchor>
+        )}
         {asksCode && (
           <Anchor component="button" type="button" size="sm" onClick={startAgain}>
             {t.signin.other}
@@ -106,7 +116,6 @@ export function SignInPage() {
         )}
       </form>
       {!asksCode && <p className={classes.foot}>{t.signin.foot}</p>}
-      <LanguageSelect />
-    </main>
+    </>
   );
 }
