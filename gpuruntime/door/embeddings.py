@@ -272,7 +272,6 @@ class EmbeddingRun:
         if account.ended or (self._error is not None and self._error.code == "queue_full"):
             return  # the engine took none of it: like one the queue refused, it is the gateway's to count
         if all(one.embedding for one in self._inputs):
-            account.finish_reason = "stop"
             outcome = Outcome.COMPLETED
         elif self._left:
             outcome = Outcome.CLIENT_LEFT
@@ -300,15 +299,10 @@ class EmbeddingRun:
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
     def _shown(self, at: int, one: Input) -> dict[str, object]:
-        shown = base64.b64encode(one.embedding).decode()
-        if self._asked.encoding_format == "base64" or self._asked.stream:
-            return {"object": "embedding", "index": at, "embedding": shown}
-        return {"object": "embedding", "index": at, "embedding": floats_of(one.embedding)}
+        found = one.embedding
+        in_base64 = self._asked.encoding_format == "base64"
+        shown = base64.b64encode(found).decode() if in_base64 else array("f", found).tolist()
+        return {"object": "embedding", "index": at, "embedding": shown}
 
     def _usage(self) -> dict[str, int]:
         return {"prompt_tokens": self.account.prompt_tokens, "total_tokens": self.account.prompt_tokens}
-
-
-def floats_of(embedding: bytes) -> list[float]:
-    """The numbers of little-endian fp32."""
-    return array("f", embedding).tolist()

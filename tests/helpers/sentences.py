@@ -38,7 +38,10 @@ SPEAKING = (
         "scheduler/node/replica.py",
     ),
     "scheduler/node/slices/words.py",
-    *(f"gpuruntime/door/{name}.py" for name in ("admission", "asked", "generate", "replica", "run", "serve")),
+    *(
+        f"gpuruntime/door/{name}.py"
+        for name in ("admission", "asked", "embeddings", "generate", "replica", "run", "serve")
+    ),
     *(f"gpuruntime/loading/{name}.py" for name in ("convert", "gguf_config", "gguf_tensors", "gguf_tokenizer")),
     *(f"gpuruntime/loading/{name}.py" for name in ("template", "tokenizer", "weights")),
     *("gpuruntime/gguf_header.py", "gpuruntime/models/config.py"),

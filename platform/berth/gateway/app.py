@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from berth.core.ids import new_id
 from berth.gateway.accounts import Accounts
 from berth.gateway.admission import LEASE_S, Admission
-from berth.gateway.asked import CHAT, COMPLETIONS, parse_chat, parse_completion
+from berth.gateway.asked import CHAT, COMPLETIONS, EMBEDDINGS, parse_chat, parse_completion, parse_embedding
 from berth.gateway.auth import authenticate_soon
 from berth.gateway.errors import ApiError, send_error, send_json
 from berth.gateway.exchange import Exchange
@@ -32,7 +32,7 @@ from gpuruntime import tracing
 
 BEAT_S = 1.0
 MODELS = "/v1/models"
-PARSERS = {CHAT: parse_chat, COMPLETIONS: parse_completion}
+PARSERS = {CHAT: parse_chat, COMPLETIONS: parse_completion, EMBEDDINGS: parse_embedding}
 IGNORED_NAMES = 256
 IGNORED_NAME_CHARS = 64
 

@@ -8,25 +8,28 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from berth.gateway.collect import Collecting, Collector, EmbeddingCollector
 from berth.gateway.errors import bad_request
-from gpuruntime.openai_api import BadBody, ChatBody, CompletionBody, Message
-from gpuruntime.openai_checks import decode_chat, decode_completion
+from gpuruntime.openai_api import BadBody, ChatBody, CompletionBody, EmbeddingBody, Message
+from gpuruntime.openai_checks import decode_chat, decode_completion, decode_embedding
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+EMBEDDINGS = "/v1/embeddings"
 
 PROMPT_OVERHEAD_TOKENS = 64
 AFFINITY_BYTES = 1024
 NAMED_BODY_BYTES = 256 << 10
 
-_Body = TypeVar("_Body", ChatBody, CompletionBody)
+_Body = TypeVar("_Body", ChatBody, CompletionBody, EmbeddingBody)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A checked request to the endpoint ``path``; ``choices``: how many texts it asks for.
 
-    ``unknown``: fields nobody here knows, named for usual sizes only; ``fields``: the known.
+    ``unknown``: fields nobody here knows, named for usual sizes only; ``fields``: the known. ``collector`` makes what
+    puts the door's events together for a client that wants no stream.
     """
 
     path: str
@@ -40,6 +43,7 @@ class Asked:
     affinity: bytes
     unknown: tuple[str, ...]
     fields: dict[str, msgspec.Raw]
+    collector: Callable[[], Collecting] = Collector
 
     def reserve(self, default_max_tokens: int) -> int:
         """Tokens to reserve before anyone has tokenized, the output's for each choice; the door's count settles it."""
@@ -57,7 +61,7 @@ class Asked:
 class _Fields:
     """The known fields of a body as they came. Unlike a dict of all fields, it costs nothing for a million unknown."""
 
-    def __init__(self, body: type[ChatBody] | type[CompletionBody]) -> None:
+    def __init__(self, body: type[ChatBody] | type[CompletionBody] | type[EmbeddingBody]) -> None:
         self.known = body.__struct_fields__
         shape = msgspec.defstruct(f"Raw{body.__name__}", [(name, msgspec.Raw, msgspec.Raw()) for name in self.known])
         self._decoder = msgspec.json.Decoder(shape)
@@ -67,7 +71,7 @@ class _Fields:
         return {name: raw for name in self.known if memoryview(raw := getattr(raws, name)).nbytes}
 
 
-_chat_fields, _completion_fields = _Fields(ChatBody), _Fields(CompletionBody)
+_chat_fields, _completion_fields, _embedding_fields = _Fields(ChatBody), _Fields(CompletionBody), _Fields(EmbeddingBody)
 _name_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 Parse = Callable[[bytes], Asked]
 
@@ -89,6 +93,27 @@ def parse_completion(body: bytes) -> Asked:
     return _asked(COMPLETIONS, body, completion, fields=_completion_fields, choices=choices, affinity=affinity)
 
 
+def parse_embedding(body: bytes) -> Asked:
+    """As ``parse_chat``, of ``/v1/embeddings``: no tokens come of it, and nothing is to be found in a cache."""
+    asked = _checked(decode_embedding, body)
+    if asked.stream:
+        raise bad_request("Unsupported 'stream': embeddings come at once.", "stream", "unsupported_value")
+    return Asked(
+        path=EMBEDDINGS,
+        model=asked.model,
+        choices=1,
+        stream=False,
+        include_usage=False,
+        continuous_usage=False,
+        max_tokens=0,
+        body_bytes=len(body),
+        affinity=body[:AFFINITY_BYTES],
+        unknown=_unknown(body, _embedding_fields),
+        fields=_embedding_fields.of(body),
+        collector=EmbeddingCollector,
+    )
+
+
 def _checked(decode: Callable[[bytes], _Body], body: bytes) -> _Body:
     try:
         return decode(body)
@@ -99,7 +124,6 @@ def _checked(decode: Callable[[bytes], _Body], body: bytes) -> _Body:
 def _asked(
     path: str, body: bytes, read: ChatBody | CompletionBody, *, fields: _Fields, choices: int, affinity: bytes
 ) -> Asked:
-    names = _name_decoder.decode(body) if len(body) <= NAMED_BODY_BYTES else {}
     return Asked(
         path=path,
         model=read.model,
@@ -110,9 +134,14 @@ def _asked(
         max_tokens=read.most_tokens,
         body_bytes=len(body),
         affinity=affinity,
-        unknown=tuple(name for name in names if name not in fields.known),
+        unknown=_unknown(body, fields),
         fields=fields.of(body),
     )
+
+
+def _unknown(body: bytes, fields: _Fields) -> tuple[str, ...]:
+    names = _name_decoder.decode(body) if len(body) <= NAMED_BODY_BYTES else {}
+    return tuple(name for name in names if name not in fields.known)
 
 
 def _affinity(messages: list[Message]) -> bytes:

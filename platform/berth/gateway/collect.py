@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _WHOLE = {"chat.completion.chunk": "chat.completion", "text_completion": "text_completion"}
+
+
+class Collecting(Protocol):
+    """``add`` each event for the client; ``body`` is the answer, with what it is told of its verdict."""
+
+    def add(self, event: bytes) -> None: ...
+    def body(self, berth: dict[str, Any] | None) -> bytes: ...
 
 
 class _Choice:
@@ -73,7 +80,7 @@ class _Choice:
 
 
 class Collector:
-    """``add`` each event for the client; ``body`` is OpenAI's ``chat.completion`` or ``text_completion``."""
+    """Of texts: ``body`` is OpenAI's ``chat.completion`` or ``text_completion``."""
 
     def __init__(self) -> None:
         self._head: dict[str, Any] = {}
@@ -107,3 +114,36 @@ class Collector:
         if self._prompt_logprobs:
             answer["prompt_logprobs"] = self._prompt_logprobs
         return _encode(answer if berth is None else answer | {"berth": berth})
+
+
+class _Embedded(msgspec.Struct):
+    index: int = 0
+    embedding: msgspec.Raw = msgspec.Raw()
+    model: str = ""
+    usage: dict[str, Any] | None = None
+
+
+_decode_embedded = msgspec.json.Decoder(_Embedded).decode
+
+
+class EmbeddingCollector:
+    """Of embeddings, an event each, whose numbers pass as the door wrote them: they may be millions."""
+
+    def __init__(self) -> None:
+        self._data: list[bytes] = []
+        self._end = _Embedded()
+
+    def add(self, event: bytes) -> None:
+        found = _decode_embedded(event[5:])
+        if found.usage is not None:
+            self._end = found
+        else:
+            shown = found.index, bytes(found.embedding)
+            self._data.append(b'{"object":"embedding","index":%d,"embedding":%b}' % shown)
+
+    def body(self, berth: dict[str, Any] | None) -> bytes:
+        usage = self._end.usage or {}
+        counts = {name: usage.get(name, 0) for name in ("prompt_tokens", "total_tokens")}
+        rest: dict[str, Any] = {"model": self._end.model, "usage": counts}
+        rest |= {} if berth is None else {"berth": berth}
+        return b'{"object":"list","data":[%b],%b' % (b",".join(self._data), _encode(rest)[1:])

@@ -19,7 +19,6 @@ from starlette.types import Receive, Send
 
 from berth.gateway.admission import Grant
 from berth.gateway.asked import Asked
-from berth.gateway.collect import Collector
 from berth.gateway.errors import ApiError, PassedError, send_error, send_json
 from berth.gateway.forward import DoorLost, DoorRefused, door_headers, load_of, open_stream
 from berth.gateway.frames import DONE, BadStream, StreamFilter, error_event
@@ -76,7 +75,7 @@ class Exchange:
         self._key_limits = key_limits
         self._wants_verdict = wants_verdict
         self._trace = trace
-        self._collector = None if request.stream else Collector()
+        self._collector = None if request.stream else request.collector()
         self._outbox: list[bytes] = []
         self._unread = 0
         self._blocked_s: float | None = None
@@ -273,7 +272,7 @@ class Exchange:
         self._unread = 0
         self.frames = self._new_frames()
         if self._collector is not None:
-            self._collector = Collector()
+            self._collector = self.request.collector()
             self.line = Timeline(self.line.arrived_us, self.line.tpot_us)
 
     def _no_replica(self, tried: set[str]) -> ApiError:
