@@ -15,6 +15,8 @@ from gpuruntime.bounded_http import MAX_HEAD_BYTES
 from helpers.api_routes import METHODS, cases
 from helpers.web import Web, serving_web
 
+pytestmark = pytest.mark.django_db
+
 WANTED = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",

@@ -4,5 +4,6 @@
     provider --GET /oidc/callback--> code for token, token checked, address for person, session begun
     console --POST /oidc/code--> the second factor of who has one
 
-django-allauth carries the protocol; who a person is, and what their session may, is ours. Its tables stay empty.
+django-allauth carries the protocol; who a person is, and what their session may, is ours. It keeps nothing: no table
+of its is made.
 """

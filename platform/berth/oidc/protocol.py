@@ -34,7 +34,7 @@ class Identity(SocialLogin):
     claims: dict[str, Any]
 
     def lookup(self) -> None:
-        """allauth's table of accounts at providers is not asked."""
+        """allauth's table of accounts at providers is not asked: there is none."""
 
 
 class Client(OpenIDConnectOAuth2Adapter):

@@ -29,7 +29,11 @@ def oidc_setup(config: Config) -> Setup:
         apps=["allauth", "allauth.account", "allauth.socialaccount"],
         middleware=["allauth.account.middleware.AccountMiddleware"],
         settings={
+            # No table of theirs is made: a backup goes into any house, with a provider or without.
+            "MIGRATION_MODULES": {"account": None, "socialaccount": None},
             "ACCOUNT_USER_MODEL_USERNAME_FIELD": None,
+            "ACCOUNT_LOGIN_METHODS": {"email"},
+            "ACCOUNT_SIGNUP_FIELDS": ["email*"],
             "ACCOUNT_EMAIL_VERIFICATION": "none",
             "SOCIALACCOUNT_ADAPTER": "berth.oidc.adapter.Adapter",
             "SOCIALACCOUNT_REQUESTS_TIMEOUT": 10,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -27,7 +30,7 @@ from berth.tenants.models import Invitation, Membership, User, UserSession
 from berth.tenants.services import add_member, create_user, invite
 from helpers.factories import PASSWORD, make_tenant, unique
 from helpers.oidc_provider import SECRET, Person, Provider, running_provider
-from helpers.web import Web, serving_web
+from helpers.web import REPOSITORY, Web, serving_web
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -315,6 +318,15 @@ def test_without_the_settings_there_is_nothing() -> None:
     assert oidc_setup(load({})) == Setup()
     for path in ("/oidc/start", "/oidc/callback", "/oidc/code"):
         assert resolve(path).func is index  # the console's page, which says that there is no such page
+
+
+def test_django_finds_nothing_amiss_in_the_settings(told: Provider) -> None:
+    """``migrate`` and ``up`` refuse to go on where it does."""
+    command = [sys.executable, "manage.py", "check", "--fail-level", "WARNING"]
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env={**os.environ, **told.variables}, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize(
