@@ -29,6 +29,21 @@ class Answer:
     def stopped(self) -> bool:
         return self._text.stopped
 
+    def replay(self, tokens: Sequence[int]) -> Delta:
+        """The text of an answer's first tokens, which the client has; whatever they held back is held back again."""
+        self._completion_tokens = len(tokens)
+        return Delta(
+            text="".join(self._text.push(token) for token in tokens),
+            new_tokens=0,
+            completion_tokens=len(tokens),
+            prompt_tokens=self._prompt_tokens,
+            token_ids=tuple(tokens),
+        )
+
+    def stop(self) -> Delta:
+        """The end of an answer whose replayed tokens completed a stop string."""
+        return Delta("", 0, self._completion_tokens, self._prompt_tokens, "stop")
+
     def take(self, output: StepOutput) -> Delta | None:
         """The client's view of one output; None for what was computed after a stop string."""
         if self.stopped and output.finish_reason is None:

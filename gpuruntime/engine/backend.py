@@ -103,6 +103,7 @@ class NativeBackend:
             tool_format=tokenizer.tool_format,
             thinks=tokenizer.thinks,
             pooling=model_pooling(self._config.model_path),
+            resumes=True,
             predicted_weights_bytes=needs.weights_bytes if needs else None,
             predicted_bytes=needs.total_bytes if needs else None,
         )
@@ -185,12 +186,17 @@ class NativeBackend:
         engine, token_ids = self._engine, prompt.token_ids
         if token_ids is None:
             raise BadPrompt("the native engine needs a tokenized prompt")
-        intake.check(token_ids, params, present=len(self._streams))
+        intake.check(token_ids, params, present=len(self._streams), answered=prompt.answered)
         if self._failure is not None or engine is None:
             raise EngineFailed(f"the engine is not running: {self._failure or 'stopped'}")
-        request = intake.request(token_ids, params, prompt.salt)
+        request = intake.request(token_ids, params, prompt.salt, prompt.answered)
         answer = Answer(len(token_ids), tokenizer.tokenizer, params.stop, params.special)
         deltas = Mailbox(lambda: self._close(request.key))
+        if prompt.answered:
+            deltas.put(answer.replay(prompt.answered))
+        if answer.stopped:  # the engine was told so, and died before it could say what it had cost
+            deltas.put(answer.stop())
+            return deltas
         engine.send(request)  # first, for it raises what cannot travel; outputs come later, on this same loop
         self._streams[request.key] = _Stream(request.key, request_id, answer, deltas)
         return deltas

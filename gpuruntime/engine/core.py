@@ -156,7 +156,8 @@ class EngineCore:
         elif self._grammars is None:
             raise ValueError("this engine was made without grammars")
         else:
-            self._compiling[request.key] = self._grammars.compile(request.params.grammar)
+            answered = request.tokens[request.prompt_len :]
+            self._compiling[request.key] = self._grammars.compile(request.params.grammar, answered)
 
     def step(self) -> list[StepOutput]:
         """Launches one batch: decodes first, prefill chunks beside them. Returns the tokens of the steps it collected.

@@ -57,11 +57,11 @@ class Grammars:
         self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="grammar")
 
-    def compile(self, grammar: str) -> Future[Matcher]:
-        """``ValueError`` in the future for a grammar that does not compile."""
-        return self._worker.submit(self._compile, grammar)
+    def compile(self, grammar: str, answered: Sequence[int] = ()) -> Future[Matcher]:
+        """For an answer that begins with ``answered``. ``ValueError`` in the future where it does not compile."""
+        return self._worker.submit(self._compile, grammar, answered)
 
-    def _compile(self, grammar: str) -> Matcher:
+    def _compile(self, grammar: str, answered: Sequence[int]) -> Matcher:
         found = self._compiled.get(grammar)
         if found is None:
             found = LLMatcher(self._load(), grammar, log_level=0)
@@ -71,7 +71,10 @@ class Grammars:
         self._compiled.move_to_end(grammar)
         if len(self._compiled) > _KEPT:
             self._compiled.popitem(last=False)
-        return Matcher(found.deep_copy(), self._vocab_size)
+        matcher = Matcher(found.deep_copy(), self._vocab_size)
+        for token in answered:
+            matcher.accept(token)
+        return matcher
 
     def _load(self) -> LLTokenizer:
         if self._tokenizer is None:

@@ -71,19 +71,31 @@ class Intake:
                 "context_length_exceeded",
             )
 
-    def check(self, token_ids: Sequence[int], params: SamplingParams, present: int) -> None:
-        """Raises ``BadPrompt``, or ``EngineFull`` when ``present`` requests are in the engine and no more may be."""
+    def check(
+        self, token_ids: Sequence[int], params: SamplingParams, present: int, answered: Sequence[int] = ()
+    ) -> None:
+        """Raises ``BadPrompt``, or ``EngineFull`` when ``present`` requests are in the engine and no more may be.
+
+        ``answered``: tokens of the answer that are there already; one more must be allowed.
+        """
         self.check_size(len(token_ids), params.max_tokens)
         if params.max_tokens < 1 and params.pooling is None:
             raise BadPrompt(f"max_tokens is {params.max_tokens}; it must be at least 1", "max_tokens")
+        if len(answered) >= max(1, params.max_tokens):
+            raise BadPrompt(
+                f"{len(answered)} tokens are answered already; max_tokens is {params.max_tokens}", "max_tokens"
+            )
         self._check_ids("messages", token_ids)
+        self._check_ids("answered", answered)
         self._check_ids("logit_bias", [token for token, _ in params.logit_bias])
         self._check_ids("stop_token_ids", params.stop_token_ids)
         most = self.limits.max_requests
         if most is not None and present >= most:
             raise EngineFull(f"{present} requests are in the engine, which is its limit; try again later")
 
-    def request(self, token_ids: Sequence[int], params: SamplingParams, salt: bytes) -> Request:
+    def request(
+        self, token_ids: Sequence[int], params: SamplingParams, salt: bytes, answered: Sequence[int] = ()
+    ) -> Request:
         """A request that entered the engine now; ``check`` comes before."""
         now_s = self._clock()
         timeout_s = params.timeout_s if params.timeout_s is not None else self.limits.timeout_s
@@ -91,12 +103,13 @@ class Intake:
         request = Request(
             key=next(self._keys),
             prompt_len=len(token_ids),
-            tokens=list(token_ids),
+            tokens=[*token_ids, *answered],
             params=params,
             seed=self._seed_of(params),
             salt=salt,
             end_ids=ends if params.ignore_eos else ends | self._eos_ids,
             clock=Clock(now_s),
+            resumed=len(answered),
         )
         if timeout_s is not None:
             request.deadline_s = now_s + timeout_s

@@ -136,12 +136,15 @@ class Ledger:
         return self._device_share * ideal_prefill_s(self.shape, self.rates, row.count, row.start)
 
     def _delivered_ideal_s(self, request: Request) -> float:
-        """What the client got, had every token been computed once: nothing for recompute or evicted prefixes."""
+        """What the client got, had every token been computed once: nothing for recompute or evicted prefixes.
+
+        Nor for the tokens that a resumed request came with: the engine that generated them has booked them.
+        """
         if self.rates is None or request.clock.first_token_s is None:
             return 0.0
         new = request.new_prompt_tokens if request.new_prompt_tokens is not None else request.prompt_len
         prefill_s = ideal_prefill_s(self.shape, self.rates, new, request.prompt_len - new)
-        steps = max(0, request.num_output - 1)
-        context = request.prompt_len + (steps + 1) // 2
+        steps = max(0, request.num_output - max(1, request.resumed))
+        context = request.prompt_len + request.resumed + (steps + 1) // 2
         decode_s = ideal_decode_s(self.shape, self.rates, self._best_batch, context, steps)
         return self._device_share * (prefill_s + decode_s)

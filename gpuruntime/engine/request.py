@@ -59,6 +59,7 @@ class Request:
     first ``computed`` of them all have K and V in ``blocks`` for whatever is launched next; the request is a decode
     when exactly one is ``missing``. ``table`` repeats ``blocks`` as an array, for the batches.
     ``epoch`` counts how often the request gave its blocks up: what a row of an earlier epoch produces is stale.
+    ``resumed``: tokens of the output that another engine has generated; their K and V are computed with the prompt's.
     ``hashes`` covers the full blocks of ``tokens``, of which the first ``registered`` are findable in the pool.
     ``end_ids`` end the text. ``scores_prompt``: log probabilities of the prompt are still wanted, so its tokens must
     be computed, not found in a cache; ``prompt_scores`` grows with its chunks.
@@ -79,6 +80,7 @@ class Request:
     state: State = State.WAITING
     computed: int = 0
     pending: int = 0
+    resumed: int = 0
     epoch: int = 0
     blocks: list[int] = field(default_factory=list)
     table: array[int] = field(default_factory=lambda: array("i"))

@@ -18,7 +18,7 @@ from gpuruntime.engine.core import StepOutput
 from gpuruntime.engine.intake import Limits
 from gpuruntime.engine.request import Clock, Request
 
-VERSION = 2
+VERSION = 3
 
 
 class Load(msgspec.Struct, tag=True, array_like=True):
@@ -29,7 +29,7 @@ class Load(msgspec.Struct, tag=True, array_like=True):
 
 
 class Enter(msgspec.Struct, tag=True, array_like=True):
-    """A request; ``token_ids`` are int32."""
+    """A request; ``token_ids`` are int32, the last ``resumed`` of them output."""
 
     key: int
     token_ids: bytes
@@ -39,6 +39,7 @@ class Enter(msgspec.Struct, tag=True, array_like=True):
     end_ids: Sequence[int]
     entered_s: float
     deadline_s: float
+    resumed: int
 
     @classmethod
     def of(cls, request: Request) -> Enter:
@@ -51,13 +52,14 @@ class Enter(msgspec.Struct, tag=True, array_like=True):
             end_ids=tuple(request.end_ids),
             entered_s=request.clock.entered_s,
             deadline_s=request.deadline_s,
+            resumed=request.resumed,
         )
 
     def request(self) -> Request:
         tokens = array("i", self.token_ids).tolist()
         return Request(
             key=self.key,
-            prompt_len=len(tokens),
+            prompt_len=len(tokens) - self.resumed,
             tokens=tokens,
             params=self.params,
             seed=self.seed,
@@ -65,6 +67,7 @@ class Enter(msgspec.Struct, tag=True, array_like=True):
             end_ids=frozenset(self.end_ids),
             clock=Clock(self.entered_s),
             deadline_s=self.deadline_s,
+            resumed=self.resumed,
         )
 
 
