@@ -1,4 +1,4 @@
-# The whole command surface: make run [FLEET=FILE] | test | lint | bench | clean
+# The whole command surface: make run [FLEET=FILE] | test | lint | audit | bench | clean
 
 VENV    := .venv
 PYTHON  := $(VENV)/bin/python
@@ -9,7 +9,7 @@ CONSOLE := platform/berth/api/schema.yaml \
            $(shell find frontend/src frontend/index.html frontend/public -type f -not -name schema.d.ts 2>/dev/null)
 BENCHES := $(sort $(wildcard benchmarks/*.py))
 
-.PHONY: run test test-external test-kernels kernels-report lint bench clean install
+.PHONY: run test test-external test-kernels kernels-report lint audit bench clean install
 .DELETE_ON_ERROR:
 
 # With FLEET=FILE the GPUs that the file makes up, and a state of their own beside the machine's.
@@ -47,6 +47,10 @@ lint: $(VENV)/test.installed frontend/node_modules/.package-lock.json
 	$(PYTHON) manage.py spectacular --fail-on-warn --validate --file $(VENV)/schema.yaml
 	diff -u platform/berth/api/schema.yaml $(VENV)/schema.yaml
 	cd frontend && $(NPM) run --silent lint
+
+# Pins, licences, and the advisories known of each dependency where their service can be reached.
+audit: $(VENV)/test.installed
+	$(PYTHON) .ci/audit.py
 
 bench: $(VENV)/test.installed
 	set -e; for bench in $(BENCHES); do echo "== $$bench"; $(PYTHON) $$bench; done
