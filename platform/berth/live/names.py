@@ -48,6 +48,16 @@ def limits(scope: str) -> tuple[str, str, str]:
     return f"berth:limit:{scope}:requests", f"berth:limit:{scope}:tokens", f"berth:limit:{scope}:leases"
 
 
+def budget(scope: str) -> str:
+    """What a scope's budgets have used: tokens and cost by day and by month."""
+    return f"berth:budget:{scope}"
+
+
+def settled(request_id: str) -> str:
+    """The mark of a request whose budgets have been corrected."""
+    return f"berth:settled:{request_id}"
+
+
 def key_limits(key_id: str) -> str:
     """The scope of an API key's counters, for ``limits``."""
     return f"key:{key_id}"

@@ -1,4 +1,4 @@
-"""What tokens cost: prices a million tokens, exact to the tenth decimal of the currency's unit."""
+"""What tokens cost, in money: exact to the tenth decimal of the currency's unit."""
 
 from __future__ import annotations
 
@@ -7,26 +7,20 @@ from decimal import Decimal
 from typing import Any
 
 from berth.options.selectors import get
-from gpuruntime.goodput import Outcome
-
-MILLION = 1_000_000
-# What failed on our side costs nothing; a client that left pays for what was generated for it.
-CHARGED = frozenset({Outcome.COMPLETED.value, Outcome.CLIENT_LEFT.value, Outcome.CLIENT_SLOW.value})
+from berth.slas.costs import Prices, to_money
 
 
 def cost_of(
     terms: Mapping[str, Any], *, outcome: str, prompt_tokens: int, cached_tokens: int, completion_tokens: int
 ) -> Decimal:
     """Cached tokens of the prompt cost ``price_cached``, its others ``price_input``. ``terms``: ``Contract.terms``."""
-    if outcome not in CHARGED:
-        return Decimal(0)
-    cached = min(cached_tokens, prompt_tokens)
-    parts = (
-        ("price_input", prompt_tokens - cached),
-        ("price_cached", cached),
-        ("price_output", completion_tokens),
+    cost = Prices.of(terms).cost(
+        outcome=outcome,
+        prompt_tokens=prompt_tokens,
+        cached_tokens=cached_tokens,
+        completion_tokens=completion_tokens,
     )
-    return sum((Decimal(str(terms.get(name, 0))) * tokens for name, tokens in parts), Decimal(0)) / MILLION
+    return to_money(cost)
 
 
 def currency() -> str:

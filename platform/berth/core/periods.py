@@ -1,0 +1,18 @@
+"""Calendar days and months of UTC, by the Unix second they begin at. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+DAY_S = 86_400
+
+
+def day_of(at: float) -> int:
+    return int(at) // DAY_S * DAY_S
+
+
+def month_of(at: float, later: int = 0) -> int:
+    """The month of ``at``, or that many months after it."""
+    when = datetime.fromtimestamp(at, UTC)
+    months = when.year * 12 + when.month - 1 + later
+    return int(datetime(months // 12, months % 12 + 1, 1, tzinfo=UTC).timestamp())
