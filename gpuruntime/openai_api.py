@@ -23,8 +23,11 @@ class BadBody(ValueError):
 
 
 class ContentPart(msgspec.Struct):
+    """Of an assistant's message also a part of type ``refusal``, which is text as well."""
+
     type: str
     text: str | None = None
+    refusal: str | None = None
 
 
 class CalledFunction(msgspec.Struct):
@@ -41,11 +44,16 @@ class ToolCall(msgspec.Struct):
 
 
 class Message(msgspec.Struct):
+    """``audio`` and ``function_call`` are known to refuse; ``refusal`` is what an assistant said in content's place."""
+
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[ContentPart] | None = None
     name: str | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
+    refusal: str | None = None
+    audio: Any = None
+    function_call: Any = None
 
 
 class Function(msgspec.Struct, omit_defaults=True):
@@ -73,11 +81,15 @@ class NamedTool(msgspec.Struct):
 
 class StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
+    include_obfuscation: bool | None = None
     continuous_usage_stats: bool | None = None
 
 
 class SamplingBody(msgspec.Struct, kw_only=True):
-    """What chat and text completions have in common. None: not said."""
+    """What chat and text completions have in common. None: not said.
+
+    ``service_tier`` picks a class of the contract, which is the gateway's to do; a door only repeats it.
+    """
 
     model: str
     max_tokens: int | None = None
@@ -99,6 +111,7 @@ class SamplingBody(msgspec.Struct, kw_only=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     user: str | None = None
+    service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] | None = None
     structured_outputs: dict[str, Any] | None = None
 
     @property
@@ -121,7 +134,12 @@ class SamplingBody(msgspec.Struct, kw_only=True):
 
 
 class ChatBody(SamplingBody, kw_only=True):
-    """``max_completion_tokens`` is the newer name of ``max_tokens`` and wins. The last fields are known to refuse."""
+    """``max_completion_tokens`` is the newer name of ``max_tokens`` and wins.
+
+    ``prompt_cache_key``: requests with the same one go to the same replica while it has room. ``metadata`` and
+    ``safety_identifier`` change no answer and are kept nowhere. The last fields are known to refuse
+    (``openai_refusals``).
+    """
 
     messages: list[Message]
     max_completion_tokens: int | None = None
@@ -130,11 +148,22 @@ class ChatBody(SamplingBody, kw_only=True):
     tools: list[Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
+    response_format: dict[str, Any] | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    metadata: dict[str, str] | None = None
     functions: list[Any] | None = None
     function_call: Any = None
-    response_format: dict[str, Any] | None = None
     modalities: list[str] | None = None
     audio: dict[str, Any] | None = None
+    moderation: Any = None
+    prediction: Any = None
+    prompt_cache_options: dict[str, Any] | None = None
+    prompt_cache_retention: str | None = None
+    reasoning_effort: str | None = None
+    store: bool | None = None
+    verbosity: str | None = None
+    web_search_options: Any = None
 
     @property
     def most_tokens(self) -> int | None:

@@ -19,6 +19,7 @@ from gpuruntime.openai_api import (
     SamplingBody,
     TokenizeBody,
 )
+from gpuruntime.openai_refusals import CHAT, check_offered, refused
 
 MAX_STOPS = 4
 MAX_CHOICES = 16
@@ -28,6 +29,7 @@ MAX_BIASES = 1024
 MAX_STOP_IDS = 128
 MAX_TOOLS = 128
 MAX_INPUTS = 2048
+MAX_METADATA, MAX_METADATA_KEY, MAX_METADATA_VALUE = 16, 64, 512
 
 _Body = TypeVar("_Body", ChatBody, CompletionBody, EmbeddingBody, TokenizeBody, DetokenizeBody)
 _chat = msgspec.json.Decoder(ChatBody)
@@ -64,7 +66,7 @@ def decode_embedding(body: bytes) -> EmbeddingBody:
     if len(asked.inputs) > MAX_INPUTS:
         raise BadBody(f"Invalid 'input': {len(asked.inputs)} inputs; at most {MAX_INPUTS} are allowed.", "input")
     if asked.dimensions is not None:
-        raise _refuse("dimensions", "embeddings are as long as the model makes them")
+        raise refused("dimensions", "embeddings are as long as the model makes them")
     return asked
 
 
@@ -73,9 +75,9 @@ def decode_tokenize(body: bytes) -> TokenizeBody:
     if (asked.prompt is None) == (asked.messages is None):
         raise BadBody("Give either 'prompt' or 'messages'.", "prompt", "missing_required_parameter")
     if asked.add_generation_prompt is False:
-        raise _refuse("add_generation_prompt", "it is always added")
+        raise refused("add_generation_prompt", "it is always added")
     if asked.messages is not None and asked.add_special_tokens:
-        raise _refuse("add_special_tokens", "a chat template adds its own")
+        raise refused("add_special_tokens", "a chat template adds its own")
     return asked
 
 
@@ -234,7 +236,7 @@ def _check_format(chat: ChatBody) -> None:
     if wanted is None or wanted.get("type") in ("text", "json_object"):
         return
     if wanted.get("type") != "json_schema":
-        raise _refuse("response_format", "only the types 'text', 'json_object' and 'json_schema' are offered")
+        raise refused("response_format", "only the types 'text', 'json_object' and 'json_schema' are offered")
     given = wanted.get("json_schema")
     if not isinstance(given, dict) or not isinstance(given.get("name"), str):
         where = "response_format.json_schema"
@@ -244,25 +246,26 @@ def _check_format(chat: ChatBody) -> None:
         raise BadBody(f"Invalid '{where}': it must be an object.", where, "invalid_type")
 
 
-def _refuse(name: str, why: str) -> BadBody:
-    return BadBody(f"Unsupported '{name}': {why}.", name, "unsupported_value")
-
-
 def _check_chat(chat: ChatBody) -> None:
     if not chat.messages:
         raise BadBody("Invalid 'messages': at least one message is needed.", "messages")
     if chat.top_logprobs is not None and not chat.logprobs:
         raise BadBody("Invalid 'top_logprobs': it needs 'logprobs' to be true.", "top_logprobs")
-    if chat.functions:
-        raise _refuse("functions", "it was replaced by 'tools'")
-    if chat.function_call not in (None, "none", "auto"):
-        raise _refuse("function_call", "it was replaced by 'tool_choice'")
+    for index, message in enumerate(chat.messages):
+        for name in ("audio", "function_call"):
+            if getattr(message, name) is not None:
+                raise refused(f"messages[{index}].{name}", CHAT[name].why)
+    check_offered(chat)
+    _check_metadata(chat.metadata or {})
     _check_tools(chat)
     _check_format(chat)
-    if any(kind != "text" for kind in chat.modalities or ()):
-        raise _refuse("modalities", "only 'text' is offered")
-    if chat.audio is not None:
-        raise _refuse("audio", "only text is offered")
+
+
+def _check_metadata(given: dict[str, str]) -> None:
+    key, value = MAX_METADATA_KEY, MAX_METADATA_VALUE
+    if len(given) > MAX_METADATA or any(len(k) > key or len(v) > value for k, v in given.items()):
+        limits = f"{MAX_METADATA} pairs, keys of {key} and values of {value} characters"
+        raise BadBody(f"Invalid 'metadata': at most {limits} are allowed.", "metadata")
 
 
 def _check_tools(chat: ChatBody) -> None:
@@ -298,10 +301,9 @@ def _check_texts(name: str, given: str | list[Any], listed: Sequence[str | tuple
 
 def _check_completion(body: CompletionBody) -> None:
     _between("logprobs", body.logprobs, 0, MAX_LOGPROBS)
-    if body.suffix:
-        raise _refuse("suffix", "no text can be completed towards a suffix")
+    check_offered(body)
     if body.best_of is not None and body.best_of != body.choices:
-        raise _refuse("best_of", "every choice that is generated is returned; use 'n'")
+        raise refused("best_of", "every choice that is generated is returned; use 'n'")
     _check_texts("prompt", body.prompt, body.prompts)
     if len(body.prompts) * body.choices > MAX_PROMPTS:
         text = f"Invalid 'prompt': {len(body.prompts)} prompts of {body.choices} choices; {MAX_PROMPTS} is the most."

@@ -48,6 +48,12 @@ class Asked:
         return bool(self.body.stream)
 
     @property
+    def echoed(self) -> dict[str, str]:
+        """Fields of the request that OpenAI's answer repeats: the tier, of a chat that named one."""
+        tier = self.body.service_tier if isinstance(self.body, ChatBody) else None
+        return {} if tier is None else {"service_tier": tier}
+
+    @property
     def scored_prompt(self) -> int | None:
         """Alternatives beside each token of the prompt: asked for by name, or by an echo with log probabilities."""
         counts = [self.body.prompt_logprobs, self.logprobs if self.echo else None]

@@ -13,7 +13,7 @@ from gpuruntime.backend import BackendInfo
 from gpuruntime.door.asked import Asked, refusing
 from gpuruntime.door.errors import bad_request
 from gpuruntime.door.structure import asked_grammar
-from gpuruntime.openai_api import ChatBody, Message, NamedTool, Tool, ToolCall
+from gpuruntime.openai_api import ChatBody, ContentPart, Message, NamedTool, Tool, ToolCall
 from gpuruntime.openai_checks import decode_chat
 from gpuruntime.tools.formats import THINK
 
@@ -61,15 +61,15 @@ def _plain(index: int, message: Message) -> dict[str, Any]:
     if message.content is None:
         if message.role != "assistant":
             raise bad_request(f"Invalid '{where}': a {message.role} message needs content.", where)
-        content = ""
+        content = message.refusal or ""
     elif isinstance(message.content, str):
         content = message.content
     else:
         for position, part in enumerate(message.content):
-            if part.type != "text" or part.text is None:
+            if _text(part) is None:
                 at = f"{where}[{position}]"
                 raise bad_request(f"Invalid '{at}': only parts of type 'text' are supported.", at, "unsupported_value")
-        content = "\n".join(part.text or "" for part in message.content)
+        content = "\n".join(_text(part) or "" for part in message.content)
     role = "system" if message.role == "developer" else message.role
     plain: dict[str, Any] = {"role": role, "content": content}
     if message.name is not None:
@@ -79,6 +79,10 @@ def _plain(index: int, message: Message) -> dict[str, Any]:
     if message.tool_call_id is not None:
         plain["tool_call_id"] = message.tool_call_id
     return plain
+
+
+def _text(part: ContentPart) -> str | None:
+    return part.refusal if part.type == "refusal" else part.text if part.type == "text" else None
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

@@ -40,12 +40,24 @@ class Writer(Protocol):
 
 
 class Envelope:
-    """What every frame of one answer repeats: its head, and with ``continuous`` the running usage."""
+    """What every frame of one answer repeats: its head, and with ``continuous`` the running usage.
+
+    ``more``: fields of the head that only some answers have.
+    """
 
     def __init__(
-        self, kind: str, answer_id: str, created: int, model: str, account: Account, *, usage: bool, continuous: bool
+        self,
+        kind: str,
+        answer_id: str,
+        created: int,
+        model: str,
+        account: Account,
+        *,
+        usage: bool,
+        continuous: bool,
+        **more: str,
     ) -> None:
-        self.fields = {"id": answer_id, "object": kind, "created": created, "model": model}
+        self.fields = {"id": answer_id, "object": kind, "created": created, "model": model, **more}
         self.head = b"data: " + encode(self.fields)[:-1]
         self.include_usage = usage
         self.continuous = continuous

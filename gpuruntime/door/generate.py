@@ -100,6 +100,7 @@ class GenerateEndpoint:
             account,
             usage=asked.body.include_usage,
             continuous=asked.body.continuous_usage,
+            **asked.echoed,
         )
         writer = kind.writer(envelope, backend, info, asked)
         return Run(replica, backend, choices, account, writer, stream=asked.stream)

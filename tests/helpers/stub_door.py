@@ -40,9 +40,10 @@ class Call:
         await self.write(b"%x\r\n%b\r\n" % (len(data), data))
 
     def _head(self) -> str:
+        tier = f',"service_tier":"{self.body["service_tier"]}"' if "service_tier" in self.body else ""
         return (
             f'data: {{"id":"chatcmpl-{self.headers["x-request-id"]}","object":"chat.completion.chunk",'
-            f'"created":1,"model":"{self.body["model"]}"'
+            f'"created":1,"model":"{self.body["model"]}"{tier}'
         )
 
     def _usage(self) -> str:

@@ -29,7 +29,7 @@ class Asked:
     """A checked request to the endpoint ``path``; ``choices``: how many texts it asks for.
 
     ``unknown``: fields nobody here knows, named for usual sizes only; ``fields``: the known. ``collector`` makes what
-    puts the door's events together for a client that wants no stream.
+    puts the door's events together for a client that wants no stream. ``tier``: ``service_tier`` as it was asked for.
     """
 
     path: str
@@ -44,15 +44,21 @@ class Asked:
     unknown: tuple[str, ...]
     fields: dict[str, msgspec.Raw]
     collector: Callable[[], Collecting] = Collector
+    tier: str | None = None
 
     def reserve(self, default_max_tokens: int) -> int:
         """Tokens to reserve before anyone has tokenized, the output's for each choice; the door's count settles it."""
         prompt = -(-self.body_bytes // 3) + PROMPT_OVERHEAD_TOKENS
         return prompt + self.choices * (default_max_tokens if self.max_tokens is None else self.max_tokens)
 
-    def for_door(self) -> bytes:
-        """The body a door gets: always a stream that counts along; unknown fields stay behind."""
+    def for_door(self, tier: str) -> bytes:
+        """The body a door gets: always a stream that counts along; unknown fields stay behind.
+
+        ``tier``: the one that serves, which the answer repeats to who asked for any.
+        """
         known: dict[str, Any] = dict(self.fields)
+        if self.tier is not None:
+            known["service_tier"] = tier
         known["stream"] = True
         known["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
         return msgspec.json.encode(known)
@@ -79,7 +85,8 @@ Parse = Callable[[bytes], Asked]
 def parse_chat(body: bytes) -> Asked:
     """Raises ``ApiError`` (400) whose ``param`` names the field, as ``messages[0].role``."""
     chat = _checked(decode_chat, body)
-    affinity = _affinity(chat.messages)
+    affinity = chat.prompt_cache_key.encode("utf-8", "surrogatepass") if chat.prompt_cache_key else b""
+    affinity = affinity[:AFFINITY_BYTES] or _affinity(chat.messages)
     return _asked(CHAT, body, chat, fields=_chat_fields, choices=chat.choices, affinity=affinity)
 
 
@@ -136,6 +143,7 @@ def _asked(
         affinity=affinity,
         unknown=_unknown(body, fields),
         fields=fields.of(body),
+        tier=read.service_tier,
     )
 
 

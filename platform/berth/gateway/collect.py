@@ -8,6 +8,7 @@ import msgspec
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
+_HEAD = ("id", "created", "model", "service_tier")
 _WHOLE = {"chat.completion.chunk": "chat.completion", "text_completion": "text_completion"}
 
 
@@ -92,7 +93,7 @@ class Collector:
     def add(self, event: bytes) -> None:
         chunk = _decode(event[5:])
         if not self._head:
-            self._head = {name: chunk.get(name) for name in ("id", "created", "model")}
+            self._head = {name: chunk[name] for name in _HEAD if name in chunk}
             self._kind = _WHOLE.get(chunk.get("object"), self._kind)
         self._usage = chunk.get("usage") or self._usage
         self._prompt_logprobs += chunk.get("prompt_logprobs") or ()
@@ -104,10 +105,8 @@ class Collector:
         chat = self._kind == "chat.completion"
         choices = self._choices or {0: _Choice()}
         answer: dict[str, Any] = {
-            "id": self._head.get("id"),
+            **self._head,
             "object": self._kind,
-            "created": self._head.get("created"),
-            "model": self._head.get("model"),
             "choices": [choices[at].chat(at) if chat else choices[at].text(at) for at in sorted(choices)],
             "usage": self._usage,
         }

@@ -285,7 +285,7 @@ class Exchange:
         gateway = self._gateway
         elapsed_ms = (now_us() - self.line.arrived_us) / 1000
         headers = door_headers(replica, self.route, self.request_id, elapsed_ms)
-        body = self.request.for_door()
+        body = self.request.for_door(self.route.tier)
         with gateway.replicas.carrying(replica), self._trace.calling(headers, replica.id):
             self.reached = True
             async with open_stream(gateway.session, replica, self.request.path, headers, body) as answer:

@@ -12,9 +12,9 @@ from starlette.types import Receive, Send
 from berth.core.ids import new_id
 from berth.gateway.asked import Asked, Parse
 from berth.gateway.auth import authenticate_soon
-from berth.gateway.errors import ApiError, send_error
+from berth.gateway.errors import ApiError, bad_request, send_error
 from berth.gateway.exchange import Exchange, now_us
-from berth.gateway.snapshot import Key, Route, Snapshot
+from berth.gateway.snapshot import DEFAULT_TIER, Key, Route, Snapshot
 from berth.gateway.tracing import begin
 from berth.metering.records import OpenRecord
 from gpuruntime.openai_api import MAX_BODY_BYTES
@@ -76,7 +76,21 @@ async def generate(gateway: Gateway, parse: Parse, headers: dict[bytes, bytes], 
 
 
 def find_route(gateway: Gateway, key: Key, request: Asked) -> Route:
-    return route_of(gateway.keeper.current, key, request.model)
+    """Under the class that the request's tier picks. Raises ``ApiError`` 400 for one that its contract does not allow.
+
+    "auto" and "default" are the contract's own class; "fast" is OpenAI's other name of "priority".
+    """
+    route = route_of(gateway.keeper.current, key, request.model)
+    tier = "priority" if request.tier == "fast" else request.tier
+    if tier in (None, "auto", DEFAULT_TIER):
+        return route
+    if tier not in route.tiers:
+        allowed = ", ".join(["auto", DEFAULT_TIER, *route.tiers])
+        text = (
+            f"Unsupported 'service_tier': the contract on '{route.model}' does not allow '{tier}'; it allows {allowed}."
+        )
+        raise bad_request(text, "service_tier", "unsupported_value")
+    return route.at(tier)
 
 
 def route_of(snapshot: Snapshot, key: Key, model: str) -> Route:

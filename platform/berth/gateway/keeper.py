@@ -24,9 +24,9 @@ from berth.core.version import current_version
 from berth.deployments.models import Deployment, ReplicaState
 from berth.deployments.models import Replica as ReplicaRow
 from berth.gateway.auth import NEWBORN_S
-from berth.gateway.snapshot import Key, Limits, Replica, Route, Snapshot
+from berth.gateway.snapshot import Key, Limits, Replica, Route, Snapshot, Tier
 from berth.live.names import CONFIG_CHANNEL
-from berth.slas.models import Contract
+from berth.slas.models import Contract, level_of
 from berth.slas.selectors import in_force, next_turn
 from berth.tenants.models import RATE_LIMITS, ApiKey, KeyScope, Tenant
 
@@ -115,6 +115,7 @@ def _routes() -> dict[tuple[str, str], Route]:
             default_max_tokens=row.deployment.default_max_tokens,
             created=int(row.deployment.created_at.timestamp()),
             owned=row.deployment.tenant_id == row.tenant_id,
+            tiers={name: Tier(kept["class"], level_of(kept["terms"])) for name, kept in row.tiers.items()},
         )
         by_deployment[row.tenant_id, row.deployment_id] = route
         held = routes.get((row.tenant_id, route.model))

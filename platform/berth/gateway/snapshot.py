@@ -6,9 +6,11 @@ Pure data; ``gateway.keeper`` builds it from the database.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuruntime.goodput import ServiceLevel
+
+DEFAULT_TIER = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +65,20 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class Tier:
+    """A class that a contract allows beside its own: what ``service_tier`` picks."""
+
+    class_name: str
+    level: ServiceLevel
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """One model name as one tenant sees it: the deployment behind it and what was promised.
 
     ``limits``: the contract's; ``tenant_limits``: over all of the tenant's models. ``admits_uncounted``: whether
-    requests under limits pass while nothing can count them.
+    requests under limits pass while nothing can count them. ``tier``: OpenAI's word for its class;
+    ``tiers``: the classes beside it.
     """
 
     tenant_id: str
@@ -85,6 +96,13 @@ class Route:
     default_max_tokens: int = 512
     created: int = 0
     owned: bool = True
+    tier: str = DEFAULT_TIER
+    tiers: Mapping[str, Tier] = field(default_factory=dict)
+
+    def at(self, tier: str) -> Route:
+        """The same model and contract under the class that ``tier`` names."""
+        allowed = self.tiers[tier]
+        return replace(self, class_name=allowed.class_name, level=allowed.level, tier=tier)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from berth.deployments.models import Replica
 from berth.fleet.models import Seat
 from berth.metering.models import UsageRecord
 from berth.slas.models import Contract, ServiceClass
 from berth.slas.prices import cost_of
+from berth.slas.tiers import terms_by_class
 from berth.tenants.models import ApiKey
 
 
@@ -30,15 +30,15 @@ def enrich(rows: Sequence[UsageRecord]) -> None:
 
 
 def price(rows: Sequence[UsageRecord]) -> None:
-    """By the terms of the contract's version; where there is no contract, by its class as it is."""
-    terms: dict[str, dict[str, Any]] = dict(
-        Contract.objects.for_platform().filter(id__in={row.contract_id for row in rows}).values_list("id", "terms")
-    )
-    bare = {row.class_name for row in rows if row.contract_id not in terms} - {""}
+    """By the terms of the contract's version for the request's class; without a contract, by the class as it is."""
+    versions = Contract.objects.for_platform().filter(id__in={row.contract_id for row in rows})
+    promised = {id: (terms, tiers) for id, terms, tiers in versions.values_list("id", "terms", "tiers")}
+    bare = {row.class_name for row in rows if row.contract_id not in promised} - {""}
     classes = {one.name: one.terms() for one in ServiceClass.objects.filter(name__in=bare)} if bare else {}
     for row in rows:
+        terms, tiers = promised.get(row.contract_id, ({}, {}))
         row.cost = cost_of(
-            terms.get(row.contract_id) or classes.get(row.class_name, {}),
+            terms_by_class(terms, tiers, row.class_name) or classes.get(row.class_name, {}),
             outcome=row.outcome,
             prompt_tokens=row.prompt_tokens,
             cached_tokens=row.cached_tokens,

@@ -14,6 +14,7 @@ from berth.metering.explain import ERRORS, LATE
 from berth.metering.models import UsageRecord
 from berth.metering.names import labels
 from berth.slas.models import Contract, ServiceClass
+from berth.slas.tiers import terms_by_class
 
 _VERDICTS = {
     "good": Q(good=True),
@@ -35,8 +36,7 @@ def promised(record: UsageRecord) -> dict[str, Any] | None:
     """The terms it was judged by: of its contract's version, else of its class as it is; None where both are gone."""
     contract = Contract.objects.for_tenant(record.tenant_id).filter(id=record.contract_id).first()
     if contract is not None and contract.terms:
-        terms: dict[str, Any] = contract.terms
-        return terms
+        return dict(terms_by_class(contract.terms, contract.tiers, record.class_name))
     service_class = ServiceClass.objects.filter(name=record.class_name).first()
     return None if service_class is None else service_class.terms()
 

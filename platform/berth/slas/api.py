@@ -98,6 +98,7 @@ class ContractView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewS
         deployments = PLATFORM.of(Deployment.objects)
         deployment = pick(deployments, values.pop("deployment"), "deployment", by_name=False)
         service_class = pick(ServiceClass.objects.all(), values.pop("service_class"), "service_class")
+        values |= _tiers(values)
         contract = services.grant_contract(
             tenant=tenant, deployment=deployment, service_class=service_class, actor=self.actor, **values
         )
@@ -110,6 +111,7 @@ class ContractView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewS
         values = self.valid(ContractChangeSerializer, partial=True)
         if "service_class" in values:
             values["service_class"] = pick(ServiceClass.objects.all(), values["service_class"], "service_class")
+        values |= _tiers(values)
         changed = services.change_contract(contract=contract, actor=self.actor, **values)
         return Response(ContractSerializer(changed).data)
 
@@ -135,3 +137,11 @@ class ContractView(mixins.ListModelMixin, mixins.RetrieveModelMixin, TenantViewS
         """Every version of this tenant's contract on this deployment, newest first: its history."""
         rows = selectors.versions(self.scope, self.get_object())
         return Response(ContractSerializer(rows, many=True).data)
+
+
+def _tiers(values: dict[str, Any]) -> dict[str, Any]:
+    """``tiers`` with the classes themselves, where it was given."""
+    if "tiers" not in values:
+        return {}
+    every = ServiceClass.objects.all()
+    return {"tiers": {tier: pick(every, named, f"tiers.{tier}") for tier, named in values["tiers"].items()}}

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Max
+from django.db.models import Max, Q
 from django.utils import timezone
 
 from berth.audit.services import changes, record
@@ -23,6 +23,7 @@ from berth.core.version import raise_version
 from berth.deployments.models import Deployment
 from berth.slas.models import Contract, ServiceClass
 from berth.slas.selectors import lasts_beyond
+from berth.slas.tiers import classes_of, naming, renewed, tiers_of
 from berth.tenants.models import Tenant
 
 LIMITS = (
@@ -43,10 +44,14 @@ def grant_contract(
     service_class: ServiceClass,
     actor: str,
     valid_from: datetime | None = None,
+    tiers: Mapping[str, ServiceClass] | None = None,
     **limits: Any,
 ) -> Contract:
-    """``limits``: of ``LIMITS``. ``valid_from``: now, or a time to come. Raises ``Conflict`` and ``Invalid``."""
-    starts = _start(valid_from)
+    """``limits``: of ``LIMITS``. ``tiers``: classes it allows beside its own, by OpenAI's words.
+
+    ``valid_from``: now, or a time to come. Raises ``Conflict`` and ``Invalid``.
+    """
+    starts, allowed = _start(valid_from), tiers_of(tiers or {})
     _check_limits(limits)
     Tenant.objects.select_for_update().get(id=tenant.id)
     _check_name_is_free(tenant, deployment)
@@ -63,12 +68,14 @@ def grant_contract(
                 service_class=service_class,
                 version=last + 1,
                 terms=service_class.terms(),
+                tiers=allowed,
                 valid_from=starts,
                 **limits,
             )
     except IntegrityError as error:
         raise taken from error
     after = {"tenant": tenant.id, "deployment": deployment.id, "service_class": service_class.name, **limits}
+    after |= {"tiers": classes_of(allowed)} if allowed else {}
     record(actor=actor, action="contract.grant", obj=contract, after=after | {"valid_from": starts})
     _announce(contract)
     return contract
@@ -78,21 +85,26 @@ def grant_contract(
 def change_contract(*, contract: Contract, actor: str, valid_from: datetime | None = None, **values: Any) -> Contract:
     """Opens the next version, a row of its own: usage keeps the version it met.
 
-    ``values``: service_class and the limits of ``grant_contract``. ``valid_from``: when it comes into force; absent:
-    at once, or, of a scheduled version, when that was to. Raises ``Conflict`` for a version that has ended, and for
-    one that a scheduled version already follows.
+    ``values``: service_class, tiers and the limits of ``grant_contract``. ``valid_from``: when it comes into force;
+    absent: at once, or, of a scheduled version, when that was to. Raises ``Conflict`` for a version that has ended,
+    and for one that a scheduled version already follows.
     """
     old = _lock(contract)
     now = timezone.now()
     _check_open(old, now)
+    if "tiers" in values:
+        values["tiers"] = tiers_of(values["tiers"])
     kept = {name: getattr(old, name) for name in LIMITS}
-    _check_limits(kept | {name: value for name, value in values.items() if name != "service_class"})
+    _check_limits(kept | {name: value for name, value in values.items() if name not in ("service_class", "tiers")})
     before, after = changes(old, values)
     scheduled = old.valid_from > now
     starts = old.valid_from if scheduled and valid_from is None else _start(valid_from)
     if not after and not (scheduled and starts != old.valid_from):
         return old
-    new = _follow(old, starts, scheduled=scheduled, values={**kept, "service_class": old.service_class, **after})
+    same = {**kept, "service_class": old.service_class, "tiers": old.tiers}
+    new = _follow(old, starts, scheduled=scheduled, values={**same, **after})
+    if "tiers" in after:
+        before["tiers"], after["tiers"] = classes_of(before["tiers"]), classes_of(after["tiers"])
     record(
         actor=actor,
         action="contract.change",
@@ -156,27 +168,29 @@ def _withdraw(old: Contract, actor: str) -> Contract:
 def renew_for_class(*, service_class: ServiceClass, actor: str) -> int:
     """The class promises something else: each contract in force gets a version with the new terms, from now on.
 
-    A scheduled version has judged nothing yet and takes the new terms itself. Returns how many were renewed.
+    So do those that allow it as a tier. A scheduled version has judged nothing yet and takes the new terms itself.
+    Returns how many were renewed.
     """
     now = timezone.now()
     rows = (
         Contract.objects.for_platform()
-        .filter(lasts_beyond(now), service_class=service_class)
+        .filter(lasts_beyond(now), Q(service_class=service_class) | naming(service_class))
         .select_for_update(of=("self",))
+        .select_related("service_class")
         .order_by("id")
     )
-    renewed = 0
-    terms = service_class.terms()
+    count = 0
     for old in rows:
         if old.valid_from > now:
             if old.valid_until is None:
-                old.terms = terms
-                old.save(update_fields=["terms"])
+                old.terms, old.tiers = old.service_class.terms(), renewed(old.tiers, service_class)
+                old.save(update_fields=["terms", "tiers"])
             continue
-        new = _succeed(old, service_class, now)
-        record(actor=actor, action="contract.renew", obj=new, before={"terms": old.terms}, after={"terms": terms})
-        renewed += 1
-    return renewed
+        new = _succeed(old, old.service_class, now, tiers=renewed(old.tiers, service_class))
+        before, after = changes(old, {"terms": new.terms, "tiers": new.tiers})
+        record(actor=actor, action="contract.renew", obj=new, before=before, after=after)
+        count += 1
+    return count
 
 
 @transaction.atomic
@@ -194,7 +208,7 @@ def follow_deployment(*, deployment: Deployment, former: ServiceClass, actor: st
         if old.valid_from <= now:
             if old.service_class_id == new.id:
                 continue
-            row = _succeed(old, new, now)
+            row = _succeed(old, new, now, tiers=old.tiers)
         elif old.valid_until is None and old.service_class_id == former.id:
             old.service_class, old.terms = new, new.terms()
             old.save(update_fields=["service_class", "terms"])
@@ -205,7 +219,7 @@ def follow_deployment(*, deployment: Deployment, former: ServiceClass, actor: st
         _announce(row)
 
 
-def _succeed(old: Contract, service_class: ServiceClass, now: datetime) -> Contract:
+def _succeed(old: Contract, service_class: ServiceClass, now: datetime, *, tiers: dict[str, Any]) -> Contract:
     """A version of the same limits in place of ``old`` from ``now`` to its end, with what the class promises now."""
     until = old.valid_until
     old.valid_until = now
@@ -216,6 +230,7 @@ def _succeed(old: Contract, service_class: ServiceClass, now: datetime) -> Contr
         service_class=service_class,
         version=_next_version(old),
         terms=service_class.terms(),
+        tiers=tiers,
         valid_from=now,
         valid_until=until,
         replaces=old.id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -20,6 +21,10 @@ LEVEL_FIELDS = (
 )  # fmt: skip
 PRICE_FIELDS = ("price_input", "price_cached", "price_output")
 TERM_FIELDS = (*LEVEL_FIELDS, "stretch_tpot_ms", *PRICE_FIELDS, "isolation")
+
+
+def level_of(terms: Mapping[str, Any]) -> ServiceLevel:
+    return ServiceLevel(**{name: terms[name] for name in LEVEL_FIELDS})
 
 
 def price_field() -> models.DecimalField[Decimal, Decimal]:
@@ -75,9 +80,10 @@ class Contract(TenantOwned):
 
     A change ends this version and opens the next, a row of its own, now or at a time to come; at most one version is
     in force at a time. ``terms`` is what the class promised when the version was made: the class may change, a version
-    never does. A limit left empty does not apply; a burst is what may pass beyond a guaranteed rate while a replica
-    has room. ``weight`` multiplies the tenant's share in the door's queue. A version that was replaced before it came
-    into force ended, by ``valid_until``, before it began.
+    never does; ``tiers``, the classes it allows beside its own, are kept likewise (``slas.tiers``). A limit left empty
+    does not apply; a burst is what may pass beyond a guaranteed rate while a replica has room. ``weight`` multiplies
+    the tenant's share in the door's queue. A version that was replaced before it came into force ended, by
+    ``valid_until``, before it began.
     """
 
     id = models.CharField(max_length=32, primary_key=True, default=IdFactory("con"), editable=False)
@@ -93,6 +99,7 @@ class Contract(TenantOwned):
     burst_tokens_per_min = models.PositiveIntegerField(default=0, db_default=0)
     max_concurrency = models.PositiveIntegerField(null=True, blank=True)
     weight = models.PositiveIntegerField(default=1)
+    tiers = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()), help_text="slas.tiers")
     valid_from = models.DateTimeField(default=timezone.now)
     valid_until = models.DateTimeField(null=True, blank=True)
     replaces = models.CharField(max_length=32, blank=True, default="", db_default="", help_text="the version before")
@@ -108,8 +115,7 @@ class Contract(TenantOwned):
         ]
 
     def level(self) -> ServiceLevel:
-        terms = self.terms or self.service_class.terms()
-        return ServiceLevel(**{name: terms[name] for name in LEVEL_FIELDS})
+        return level_of(self.terms or self.service_class.terms())
 
     def state(self, now: datetime) -> str:
         """``scheduled``, ``current``, ``ended`` or, of one that never came into force, ``replaced``."""

@@ -12,6 +12,7 @@ from rest_framework import serializers
 from berth.deployments.models import Deployment
 from berth.slas import prices
 from berth.slas.models import PRICE_FIELDS, Contract, Isolation, ServiceClass
+from berth.slas.tiers import TIERS
 from berth.tenants.serializers import TenantRefSerializer
 
 _MAX_INT = 2_147_483_647
@@ -130,6 +131,22 @@ class ContractDeploymentSerializer(serializers.ModelSerializer[Deployment]):
         read_only_fields = fields
 
 
+class TierSerializer(serializers.Serializer[Any]):
+    """A class that the contract allows beside its own, asked for as ``service_tier``."""
+
+    tier = serializers.ChoiceField(choices=TIERS)
+    class_id = serializers.CharField()
+    class_name = serializers.CharField()
+    terms = TermsSerializer()
+
+
+def tiers_shown(tiers: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"tier": name, "class_id": kept["class_id"], "class_name": kept["class"], "terms": terms_of(kept["terms"])}
+        for name, kept in tiers.items()
+    ]
+
+
 class ContractSerializer(serializers.ModelSerializer[Contract]):
     """One version. ``state``: scheduled, current, ended, or replaced before it came into force."""
 
@@ -137,20 +154,25 @@ class ContractSerializer(serializers.ModelSerializer[Contract]):
     deployment = ContractDeploymentSerializer()
     service_class = ServiceClassSerializer()
     terms = serializers.SerializerMethodField()
+    tiers = serializers.SerializerMethodField()
     state = serializers.SerializerMethodField()
 
     class Meta:
         model = Contract
         fields = [
-            "id", "tenant", "deployment", "service_class", "version", "state", "terms", "guaranteed_requests_per_min",
-            "guaranteed_tokens_per_min", "burst_requests_per_min", "burst_tokens_per_min", "max_concurrency", "weight",
-            "valid_from", "valid_until", "created_at",
+            "id", "tenant", "deployment", "service_class", "version", "state", "terms", "tiers",
+            "guaranteed_requests_per_min", "guaranteed_tokens_per_min", "burst_requests_per_min",
+            "burst_tokens_per_min", "max_concurrency", "weight", "valid_from", "valid_until", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 
     @extend_schema_field(TermsSerializer)
     def get_terms(self, row: Contract) -> dict[str, Any]:
         return terms_of(row.terms or row.service_class.terms())
+
+    @extend_schema_field(TierSerializer(many=True))
+    def get_tiers(self, row: Contract) -> list[dict[str, Any]]:
+        return tiers_shown(row.tiers)
 
     @extend_schema_field(serializers.ChoiceField(choices=STATES))
     def get_state(self, row: Contract) -> str:
@@ -171,6 +193,9 @@ class ContractChangeSerializer(serializers.Serializer[Contract]):
     burst_tokens_per_min = serializers.IntegerField(required=False, min_value=0, max_value=_MAX_INT)
     max_concurrency = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=_MAX_INT)
     weight = serializers.IntegerField(required=False, min_value=1, max_value=1000)
+    tiers = serializers.DictField(
+        required=False, child=serializers.CharField(max_length=40), help_text="class (id or name) by service_tier"
+    )
     valid_from = serializers.DateTimeField(required=False, allow_null=True, help_text="a time to come; absent: now")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 
 from berth.audit.services import changes, record
 from berth.core.errors import Conflict, Invalid
@@ -13,6 +14,7 @@ from berth.core.version import raise_version
 from berth.deployments.models import Deployment
 from berth.slas.contracts import change_contract, end_contract, follow_deployment, grant_contract, renew_for_class
 from berth.slas.models import TERM_FIELDS, Contract, Isolation, ServiceClass
+from berth.slas.tiers import naming
 
 __all__ = [
     "change_class",
@@ -88,7 +90,7 @@ def delete_class(*, service_class: ServiceClass, actor: str) -> None:
     """Raises ``Conflict`` while a deployment or a contract names it, also one that ended: it is their history."""
     row = ServiceClass.objects.select_for_update().get(id=service_class.id)
     deployments = Deployment.objects.for_platform().filter(service_class=row).count()
-    versions = Contract.objects.for_platform().filter(service_class=row).count()
+    versions = Contract.objects.for_platform().filter(Q(service_class=row) | naming(row)).count()
     if deployments or versions:
         users = [f"{deployments} deployment{'s' * (deployments > 1)}"] if deployments else []
         users += [f"{versions} contract version{'s' * (versions > 1)}"] if versions else []
