@@ -19,6 +19,7 @@ from gpuruntime.openai_api import (
     SamplingBody,
     TokenizeBody,
 )
+from gpuruntime.openai_depth import check_depth
 from gpuruntime.openai_refusals import CHAT, check_offered, refused
 
 MAX_STOPS = 4
@@ -46,6 +47,7 @@ _FUNCTION = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 def decode_chat(body: bytes) -> ChatBody:
     """The body with every type and range checked; unknown fields are ignored. Raises ``BadBody``."""
     chat = _decode(_chat, body)
+    check_depth(chat)
     _check_ranges(chat)
     _check_chat(chat)
     return chat
@@ -54,6 +56,7 @@ def decode_chat(body: bytes) -> ChatBody:
 def decode_completion(body: bytes) -> CompletionBody:
     """As ``decode_chat``, for ``/v1/completions``."""
     completion = _decode(_completion, body)
+    check_depth(completion)
     _check_ranges(completion)
     _check_completion(completion)
     return completion

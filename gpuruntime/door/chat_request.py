@@ -88,7 +88,7 @@ def _text(part: ContentPart) -> str | None:
 def _call(call: ToolCall) -> dict[str, Any]:
     """Templates write arguments as JSON themselves, so they want the object; what is none stays as it came."""
     arguments: Any = call.function.arguments
-    with contextlib.suppress(msgspec.DecodeError):
+    with contextlib.suppress(msgspec.DecodeError, RecursionError):
         decoded = msgspec.json.decode(arguments)
         arguments = decoded if isinstance(decoded, dict) else arguments
     return {"id": call.id, "type": call.type, "function": {"name": call.function.name, "arguments": arguments}}

@@ -45,7 +45,12 @@ SPEAKING = (
     *(f"gpuruntime/loading/{name}.py" for name in ("convert", "gguf_config", "gguf_tensors", "gguf_tokenizer")),
     *(f"gpuruntime/loading/{name}.py" for name in ("template", "tokenizer", "weights")),
     *("gpuruntime/gguf_header.py", "gpuruntime/models/config.py"),
-    *("gpuruntime/modelinfo.py", "gpuruntime/openai_checks.py", "gpuruntime/openai_refusals.py"),
+    *(
+        "gpuruntime/modelinfo.py",
+        "gpuruntime/openai_checks.py",
+        "gpuruntime/openai_depth.py",
+        "gpuruntime/openai_refusals.py",
+    ),
 )
 SILENT = {
     *("reference.py", "schema.py", "figures.py", "history.py", "summaries.py", "rollups.py"),
