@@ -151,3 +151,11 @@ def test_cookies_are_for_this_site_alone(web: Web) -> None:
 def test_no_page_of_the_build_runs_or_styles_inline() -> None:
     page = Path(settings.CONSOLE_DIST, "index.html").read_text()
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\bon\w+=|\bstyle=", page)
+
+
+def test_no_name_becomes_markup_in_the_console() -> None:
+    """React escapes what it shows; nothing goes round it, so that a tenant's or a model's name is text everywhere."""
+    sources = list((settings.REPOSITORY / "frontend" / "src").rglob("*.ts*"))
+    assert len(sources) > 100
+    ways = re.compile(r"(inner|outer|Adjacent)HTML|SetInnerHTML|document\.write|eval\(|new Function")
+    assert [str(path) for path in sources if ways.search(path.read_text())] == []

@@ -59,6 +59,19 @@ def test_sign_in_and_out(browser: APIClient, user: User) -> None:
     problem(browser.get(url("me")), 401)
 
 
+def test_a_session_that_was_there_before_is_not_the_one_after(browser: APIClient, user: User) -> None:
+    """Whoever planted a cookie has nothing by it."""
+    planted = "planted0planted0planted0planted0"
+    browser.cookies["sessionid"] = planted
+    assert sign_in(browser).status_code == 200
+    first = browser.cookies["sessionid"].value
+    assert first != planted
+    create_user(email="bob@example.com", password=PASSWORD)
+    assert sign_in(browser, email="bob@example.com").status_code == 200
+    assert browser.cookies["sessionid"].value not in (planted, first)
+    assert browser.get(url("me")).json()["user"]["email"] == "bob@example.com"
+
+
 def test_without_the_csrf_token_nothing_is_written(browser: APIClient, user: User) -> None:
     body = {"email": user.email, "password": PASSWORD}
     assert problem(browser.post(url("session"), body, format="json"), 403)["code"] == "csrf"
