@@ -34,7 +34,8 @@ def fixed_headers(*, tls: bool) -> list[Header]:
 
 
 FIXED = fixed_headers(tls=CONFIG.public_url.startswith("https://"))
-OF_DATA = [*FIXED, (_POLICY, DATA_POLICY)]
+# What says nothing of caches itself is kept by none: it may be a tenant's, or hold a token that is told once.
+OF_DATA = [*FIXED, (_POLICY, DATA_POLICY), (b"cache-control", b"no-store")]
 
 
 class SecurityHeaders:

@@ -58,6 +58,7 @@ def check(headers: dict[str, list[str]], *, page: bool = False) -> None:
     assert "frame-ancestors 'none'" in policy
     assert "default-src 'self'" in policy if page else "default-src '" in policy
     assert "strict-transport-security" not in headers
+    assert len(headers["cache-control"]) == 1
     assert "server" not in headers
 
 
@@ -67,6 +68,7 @@ def test_each_route_of_the_api_whatever_it_answers(web: Web, path: str) -> None:
         status, headers = answer(web, f"{method.upper()} /api/v1/{path}", "content-length: 0")
         assert status < 500
         check(headers)
+        assert headers["cache-control"] == ["no-store"]
 
 
 @pytest.mark.parametrize(
