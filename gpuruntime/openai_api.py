@@ -245,11 +245,10 @@ def _listed(given: str | list[str | int | list[int]]) -> list[str | tuple[int, .
     return [item if isinstance(item, str) else tuple(item) for item in given if not isinstance(item, int)]
 
 
-def error_object(status: int, message: str, param: str | None, code: str | None) -> bytes:
-    """``{"error": {...}}`` with all four keys; the type follows from the status."""
-    return msgspec.json.encode(
-        {"error": {"message": message, "type": _error_type(status), "param": param, "code": code}}
-    )
+def error_object(status: int, message: str, param: str | None, code: str | None, type: str | None = None) -> bytes:
+    """``{"error": {...}}`` with all four keys; the type follows from the status unless given."""
+    kind = _error_type(status) if type is None else type
+    return msgspec.json.encode({"error": {"message": message, "type": kind, "param": param, "code": code}})
 
 
 def _error_type(status: int) -> str:

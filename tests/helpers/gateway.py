@@ -7,6 +7,8 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import aiohttp
@@ -14,7 +16,9 @@ import uvicorn
 
 from berth.gateway.app import Gateway
 from berth.gateway.snapshot import Key, Limits, Replica, Route, Snapshot
-from berth.metering.records import OpenRecord
+from berth.metering.owners import Owner
+from berth.metering.records import OpenRecord, UsageEvent
+from berth.metering.spending import Spent
 from berth.tenants import keys
 from gpuruntime.goodput import ServiceLevel
 
@@ -24,7 +28,17 @@ MODEL = "small"
 CHAT_LEVEL = ServiceLevel(base_ms=1000, tpot_ms=100)
 
 
-class FixedKeeper:
+class NoUsage:
+    """A database in which nobody has used anything yet."""
+
+    def spent(self, owner: Owner, since: datetime, leaving_out: Sequence[str]) -> Spent:
+        return Spent(0, Decimal(0))
+
+    def costs(self, events: Sequence[UsageEvent]) -> list[Decimal]:
+        return [Decimal(0)] * len(events)
+
+
+class FixedKeeper(NoUsage):
     """A snapshot that changes when the test says so."""
 
     def __init__(self, snapshot: Snapshot, on_change: Callable[[Snapshot], None]) -> None:

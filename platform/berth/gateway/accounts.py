@@ -10,14 +10,14 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from redis.exceptions import RedisError
 
-from berth.gateway.limits import Holder
 from berth.gateway.line import Argument, Line, Script
 from berth.live import names
 from berth.metering.records import Cell, UsageEvent, encode
+from berth.metering.settling import settle_call
+from berth.slas.costs import Prices
 from gpuruntime.goodput import Outcome, Verdict, Window
 
 RETRY_S = 0.25
@@ -28,21 +28,7 @@ UNRECORDED = frozenset({Outcome.INVALID, Outcome.OVER_QUOTA})
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Settlement:
-    request_id: str
-    holders: tuple[Holder, ...]
-    used: int
-    record: bytes
-
-    def keys(self) -> list[str]:
-        found = [names.open_request(self.request_id), names.OPEN_REQUESTS, names.USAGE_STREAM]
-        for holder in self.holders:
-            found += names.limits(holder.scope)[1:]
-        return found
-
-    def args(self) -> list[Argument]:
-        return [self.request_id, self.used, self.record]
+Settlement = tuple[list[str], list[Argument]]
 
 
 class Accounts:
@@ -52,7 +38,7 @@ class Accounts:
         self._line = line
         self._gateway_id = gateway_id
         self._script = Script("settle.lua")
-        self._settlements: deque[_Settlement] = deque()
+        self._settlements: deque[Settlement] = deque()
         self._windows: dict[tuple[str, str, str], Window] = {}
         self._news = asyncio.Event()
         self.outcomes: Counter[str] = Counter()
@@ -83,11 +69,17 @@ class Accounts:
             window = self._windows[cell] = Window()
         return window
 
-    def settle(self, holders: tuple[Holder, ...], event: UsageEvent) -> None:
+    def settle(self, event: UsageEvent, prices: Prices) -> None:
         """Gives back what was reserved and not used, and posts the record where the request is to be recorded."""
+        cost = prices.cost(
+            outcome=event.outcome,
+            prompt_tokens=event.prompt_tokens,
+            cached_tokens=event.cached_tokens,
+            completion_tokens=event.completion_tokens,
+        )
         used = event.prompt_tokens + event.completion_tokens
         record = b"" if Outcome(event.outcome) in UNRECORDED else encode(event)
-        self._settlements.append(_Settlement(event.request_id, holders, used, record))
+        self._settlements.append(settle_call(event, used=used, cost=cost, record=record))
         self._news.set()
 
     async def work_forever(self) -> None:
@@ -116,8 +108,8 @@ class Accounts:
             self._settlements.popleft()
         return True
 
-    async def _send(self, batch: Sequence[_Settlement]) -> None:
-        calls = (self._script(self._line, one.keys(), one.args()) for one in batch)
+    async def _send(self, batch: Sequence[Settlement]) -> None:
+        calls = (self._script(self._line, *one) for one in batch)
         for result in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result

@@ -1,6 +1,7 @@
 """Asks Redis whether a request fits under all limits on it.
 
-Without Redis nothing is counted: a request under limits then passes or is refused, as its tenant chose.
+Without Redis nothing is counted, and without the database no budget that Redis lost: a request under limits then
+passes or is refused, as its tenant chose.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
 
+from berth.gateway.budgets import FIELDS, budget_refusal, months_around
 from berth.gateway.limits import (
     Holder,
     Left,
@@ -25,12 +28,15 @@ from berth.gateway.limits import (
     uncounted_refusal,
 )
 from berth.gateway.line import Argument, Line, Script
-from berth.gateway.snapshot import Limits, Route
+from berth.gateway.seeding import BudgetsAway, Seeding
+from berth.gateway.snapshot import NO_BUDGETS, Limits, Route
 from berth.live import names
 from berth.metering.records import OpenRecord, encode
 
 LEASE_S = 30
 AWAY_S = 0.5
+SEED_S = 5.0
+UNSEEDED = -1
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +50,23 @@ class Grant:
     burst: bool = False
 
 
+class _Asked(NamedTuple):
+    """What a request wants; as ``Admission.ask`` has it."""
+
+    opened: OpenRecord
+    reserve: int
+    cost: int
+    replica_id: str
+    room: bool
+
+
 class Admission:
     """One call a request. While Redis is away only one request every half second waits to find out."""
 
-    def __init__(self, line: Line, gateway_id: str) -> None:
+    def __init__(self, line: Line, gateway_id: str, seeding: Seeding) -> None:
         self._line = line
         self._gateway_id = gateway_id
+        self._seeding = seeding
         self._script = Script("admission.lua")
         self._away_until = 0.0
         self.refused: Counter[tuple[str, str]] = Counter()
@@ -62,51 +79,74 @@ class Admission:
         reserve: int,
         replica_id: str,
         *,
+        cost: int = 0,
         key_limits: Limits = Limits(),
         room: bool = True,
     ) -> Grant:
-        """Raises ``ApiError``: 429 when a limit is reached, 503 when none can be counted and the tenant would rather
+        """Raises ``ApiError``: 429 when a limit is reached, 503 when one cannot be counted and the tenant would rather
         wait. Nothing is then reserved or opened.
 
-        ``room``: a door has a free place, so bursts beyond the guaranteed rates may pass.
+        ``reserve``: tokens; ``cost``: theirs at most, in 1e-10 of the currency's unit. ``room``: a door has a free
+        place, so bursts beyond the guaranteed rates may pass.
         """
         holders = holders_of(route, opened.key_id, key_limits)
         if time.monotonic() < self._away_until:
-            return self._uncounted(route, holders)
+            self._pass_uncounted(route, holders)
+            return Grant(holders)
+        asked = _Asked(opened, reserve, cost, replica_id, room)
         try:
-            answer = await self._script(self._line, *self._call(holders, opened, reserve, replica_id, room))
+            answer = await self._decide(route, holders, asked)
         except RedisError as error:
             self._away_until = time.monotonic() + AWAY_S
             log.warning("limits_away", extra={"error": str(error)})
-            return self._uncounted(route, holders)
-        admitted, who, what, wait_ms, *left = answer
+            self._pass_uncounted(route, holders)
+            return Grant(holders)
+        admitted, who, what, wait_ms, used, *left = answer
         lefts = _lefts(left)
         headers = rate_headers(holders, lefts, room=room)
         if not admitted:
-            over = Over(holders[int(who) - 1], what, int(wait_ms))
-            self.refused[over.holder.kind, what] += 1
+            over = Over(holders[int(who) - 1], what, int(wait_ms), int(used))
+            self.refused[over.holder.owner.kind, what] += 1
+            if what in FIELDS:
+                now = time.time()
+                raise budget_refusal(over, route.model, reserve=reserve, cost=cost, prices=route.prices, now=now)
             raise refusal(over, route.model, reserve, headers, room=room)
         return Grant(holders, headers, room and bursts(holders, lefts))
 
-    def _uncounted(self, route: Route, holders: tuple[Holder, ...]) -> Grant:
+    async def _decide(self, route: Route, holders: Sequence[Holder], asked: _Asked) -> list[Any]:
+        """The script's answer, after every budget it does not know has been counted. Where that cannot be, rates and
+        concurrency hold and the open request is known all the same."""
+        until = time.monotonic() + SEED_S
+        while True:
+            answer: list[Any] = await self._script(self._line, *await self._call(holders, asked))
+            if answer[0] != UNSEEDED:
+                return answer
+            try:
+                if time.monotonic() > until:
+                    raise BudgetsAway
+                await self._seeding.seed(holders[int(answer[1]) - 1].owner)
+            except BudgetsAway:
+                self._pass_uncounted(route, holders)
+                holders = [Holder(one.owner, replace(one.limits, budgets=NO_BUDGETS)) for one in holders]
+
+    def _pass_uncounted(self, route: Route, holders: Sequence[Holder]) -> None:
         """The grant keeps its holders: what was reserved for a lost answer is given back when the request settles."""
-        refuses = bool(holders) and not route.admits_uncounted
+        refuses = any(holder.limits.any for holder in holders) and not route.admits_uncounted
         self.uncounted["refused" if refuses else "admitted"] += 1
         if refuses:
             raise uncounted_refusal()
-        return Grant(holders)
 
-    def _call(
-        self, holders: tuple[Holder, ...], opened: OpenRecord, reserve: int, replica_id: str, room: bool
-    ) -> tuple[list[str], list[Argument]]:
-        request_id = opened.request_id
-        keys = [names.open_request(request_id), names.OPEN_REQUESTS]
-        args: list[Argument] = [request_id, reserve, LEASE_S, len(holders)]
+    async def _call(self, holders: Sequence[Holder], asked: _Asked) -> tuple[list[str], list[Argument]]:
+        opened = asked.opened
+        keys = [names.open_request(opened.request_id), names.OPEN_REQUESTS]
+        args: list[Argument] = [opened.request_id, asked.reserve, asked.cost, LEASE_S, await self._line.server()]
+        args += [*months_around(time.time()), len(holders)]
         for holder in holders:
-            keys += names.limits(holder.scope)
-            ceilings = (*holder.limits.ceilings(room=room), holder.limits.max_concurrency)
-            args += [-1 if ceiling is None else ceiling for ceiling in ceilings]
-        args += ["record", encode(opened), "gateway", self._gateway_id, "replica", replica_id]
+            limits = holder.limits
+            keys += [*names.limits(holder.owner.scope), names.budget(holder.owner.scope)]
+            most = (*limits.ceilings(room=asked.room), limits.max_concurrency, *limits.budgets)
+            args += [-1 if ceiling is None else ceiling for ceiling in most]
+        args += ["record", encode(opened), "gateway", self._gateway_id, "replica", asked.replica_id]
         args += ["prompt_tokens", 0, "tokens", 0]
         return keys, args
 

@@ -26,6 +26,7 @@ from berth.gateway.forward import new_session
 from berth.gateway.generate import generate, route_of
 from berth.gateway.line import Argument, Line, Script
 from berth.gateway.replicas import Replicas
+from berth.gateway.seeding import Seeding, Usage
 from berth.gateway.snapshot import Route, Snapshot
 from berth.live import names
 from gpuruntime import tracing
@@ -39,8 +40,8 @@ IGNORED_NAME_CHARS = 64
 log = logging.getLogger(__name__)
 
 
-class SnapshotSource(Protocol):
-    """Where the current snapshot comes from: ``keeper.Keeper``, or a fixed one in a benchmark."""
+class SnapshotSource(Usage, Protocol):
+    """The database's side: ``keeper.Keeper``, or a fixed one in a benchmark."""
 
     current: Snapshot
 
@@ -74,13 +75,14 @@ class Gateway:
         self.tracing = tracing.start("berth-gateway", self.id)
         self.replicas = Replicas(self.session)
         self._line = Line(self._redis_url)
-        self.admission = Admission(self._line, self.id)
         self.accounts = Accounts(self._line, self.id)
 
         def changed(snapshot: Snapshot) -> None:
             loop.call_soon_threadsafe(self.replicas.sync, snapshot)
 
         self.keeper = self._make_keeper(self._redis_url, changed)
+        self._seeding = Seeding(self._redis_url, self.keeper)
+        self.admission = Admission(self._line, self.id, self._seeding)
         self.keeper.start()
         works = (self.accounts.work_forever, self.replicas.probe_forever, self._beat_forever)
         self._tasks = [asyncio.create_task(work()) for work in works]
@@ -95,6 +97,7 @@ class Gateway:
         await self.accounts.publish_windows()
         await self.session.close()
         await self._line.close()
+        self._seeding.close()
         if self.tracing is not None:
             await asyncio.to_thread(self.tracing.stop)
 

@@ -46,10 +46,11 @@ class Asked:
     collector: Callable[[], Collecting] = Collector
     tier: str | None = None
 
-    def reserve(self, default_max_tokens: int) -> int:
-        """Tokens to reserve before anyone has tokenized, the output's for each choice; the door's count settles it."""
+    def reserve(self, default_max_tokens: int) -> tuple[int, int]:
+        """Tokens to reserve before anyone has tokenized, the prompt's and the output's for each choice; the door's
+        count settles it."""
         prompt = -(-self.body_bytes // 3) + PROMPT_OVERHEAD_TOKENS
-        return prompt + self.choices * (default_max_tokens if self.max_tokens is None else self.max_tokens)
+        return prompt, self.choices * (default_max_tokens if self.max_tokens is None else self.max_tokens)
 
     def for_door(self, tier: str) -> bytes:
         """The body a door gets: always a stream that counts along; unknown fields stay behind.

@@ -13,7 +13,10 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 class ApiError(Exception):
-    """An answer that is not 200. ``retry_after_s`` becomes the header Retry-After, in whole seconds."""
+    """An answer that is not 200. ``type``: another than the status's.
+
+    ``retry_after_s`` becomes the header Retry-After, in whole seconds.
+    """
 
     def __init__(
         self,
@@ -21,6 +24,7 @@ class ApiError(Exception):
         message: str,
         *,
         code: str,
+        type: str | None = None,
         param: str | None = None,
         retry_after_s: float | None = None,
         headers: Headers = (),
@@ -29,13 +33,14 @@ class ApiError(Exception):
         self.status = status
         self.message = message
         self.code = code
+        self.type = type
         self.param = param
         self.headers = list(headers)
         if retry_after_s is not None:
             self.headers.append((b"retry-after", b"%d" % max(1, math.ceil(retry_after_s))))
 
     def body(self) -> bytes:
-        return error_object(self.status, self.message, self.param, self.code)
+        return error_object(self.status, self.message, self.param, self.code, self.type)
 
 
 class PassedError(ApiError):

@@ -101,15 +101,16 @@ class Exchange:
         """Until the client has its answer, or is gone. Raises ``ApiError`` when it is not let in."""
         with self._trace.timed("route"):
             first = self._gateway.replicas.choose(self.route, self.request.affinity, set())
-        reserve = self.request.reserve(self.route.default_max_tokens)
+        prompt, output = self.request.reserve(self.route.default_max_tokens)
         room = not self.route.limits.bursts or self._gateway.replicas.has_room(self.route.deployment_id)
         try:
             with self._trace.timed("admission"):
                 self.grant = await self._gateway.admission.ask(
                     self.route,
                     self.opened,
-                    reserve,
+                    prompt + output,
                     first.id if first else "",
+                    cost=self.route.prices.most(prompt, output),
                     key_limits=self._key_limits,
                     room=room,
                 )
@@ -342,7 +343,7 @@ class Exchange:
         cell = (route.tenant_id, route.deployment_id, route.class_name)
         accounts.count(cell, self.judged.verdict, self.judged.event, self.line.stalls)
         if outcome is not Outcome.OVER_QUOTA:
-            accounts.settle(self.grant.holders, self.judged.event)
+            accounts.settle(self.judged.event, route.prices)
 
 
 def _refused(refusal: DoorRefused) -> ApiError:

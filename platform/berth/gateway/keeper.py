@@ -10,8 +10,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
 
 import redis
 from django.db import Error as AnyDatabaseError
@@ -19,14 +21,20 @@ from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 
+from berth.core.budgets import BUDGETS
 from berth.core.secrets import replica_token, tenant_salt
 from berth.core.version import current_version
 from berth.deployments.models import Deployment, ReplicaState
 from berth.deployments.models import Replica as ReplicaRow
 from berth.gateway.auth import NEWBORN_S
-from berth.gateway.snapshot import Key, Limits, Replica, Route, Snapshot, Tier
+from berth.gateway.snapshot import Budgets, Key, Limits, Replica, Route, Snapshot, Tier
 from berth.live.names import CONFIG_CHANNEL
+from berth.metering.owners import Owner
+from berth.metering.records import UsageEvent
+from berth.metering.spending import Spent, costs_of, spent
+from berth.slas.costs import Prices, to_parts
 from berth.slas.models import Contract, level_of
+from berth.slas.prices import currency
 from berth.slas.selectors import in_force, next_turn
 from berth.tenants.models import RATE_LIMITS, ApiKey, KeyScope, Tenant
 
@@ -54,7 +62,7 @@ def _keys() -> dict[str, Key]:
     columns = rows.values_list(
         "id", "tenant_id", "digest", "pepper_id", "expires_at",
         "previous_digest", "previous_pepper_id", "previous_until", "scopes", "deployments",
-        *RATE_LIMITS,
+        *RATE_LIMITS, *BUDGETS,
     )  # fmt: skip
     return {
         id: Key(
@@ -66,7 +74,7 @@ def _keys() -> dict[str, Key]:
             previous=(previous, previous_pepper, previous_until.timestamp()) if previous_until else None,
             inference=KeyScope.INFERENCE in scopes,
             deployments=frozenset(deployments),
-            limits=Limits(*limits),
+            limits=_limits(*limits),
         )
         for (
             id, tenant_id, digest, pepper_id, expires_at,
@@ -90,6 +98,7 @@ def _routes() -> dict[tuple[str, str], Route]:
         .select_related("deployment", "service_class", "tenant")
         .order_by("valid_until", "version")
     )
+    unit = currency()
     routes: dict[tuple[str, str], Route] = {}
     by_deployment: dict[tuple[str, str], Route] = {}
     for row in open_contracts:
@@ -107,6 +116,7 @@ def _routes() -> dict[tuple[str, str], Route]:
                 row.max_concurrency,
                 row.burst_requests_per_min,
                 row.burst_tokens_per_min,
+                budgets=_budgets(row),
             ),
             tenant_limits=_tenant_limits(row.tenant),
             admits_uncounted=row.tenant.admits_uncounted,
@@ -115,7 +125,8 @@ def _routes() -> dict[tuple[str, str], Route]:
             default_max_tokens=row.deployment.default_max_tokens,
             created=int(row.deployment.created_at.timestamp()),
             owned=row.deployment.tenant_id == row.tenant_id,
-            tiers={name: Tier(kept["class"], level_of(kept["terms"])) for name, kept in row.tiers.items()},
+            prices=Prices.of(row.terms or row.service_class.terms(), unit),
+            tiers={name: _tier(kept, unit) for name, kept in row.tiers.items()},
         )
         by_deployment[row.tenant_id, row.deployment_id] = route
         held = routes.get((row.tenant_id, route.model))
@@ -134,12 +145,32 @@ def _routes() -> dict[tuple[str, str], Route]:
             salt=tenant_salt(own.tenant_id),
             default_max_tokens=own.default_max_tokens,
             created=int(own.created_at.timestamp()),
+            prices=Prices.of(own.service_class.terms(), unit),
         )
     return routes
 
 
+def _tier(kept: Mapping[str, Any], unit: str) -> Tier:
+    return Tier(kept["class"], level_of(kept["terms"]), Prices.of(kept["terms"], unit))
+
+
 def _tenant_limits(tenant: Tenant) -> Limits:
-    return Limits(tenant.requests_per_minute, tenant.tokens_per_minute, tenant.max_concurrency)
+    return _limits(*(getattr(tenant, name) for name in (*RATE_LIMITS, *BUDGETS)))
+
+
+def _limits(
+    requests: int | None, tokens: int | None, concurrency: int | None, *budgets: int | Decimal | None
+) -> Limits:
+    return Limits(requests, tokens, concurrency, budgets=Budgets(*map(_parts, budgets)))
+
+
+def _budgets(row: Contract) -> Budgets:
+    return Budgets(*(_parts(getattr(row, name)) for name in BUDGETS))
+
+
+def _parts(amount: int | Decimal | None) -> int | None:
+    """Tokens as they are, money in the whole numbers it is counted in."""
+    return to_parts(amount) if isinstance(amount, Decimal) else amount
 
 
 def _replicas() -> dict[str, tuple[Replica, ...]]:
@@ -181,6 +212,19 @@ class Keeper:
 
     def stop(self) -> None:
         self._stop.set()
+
+    def spent(self, owner: Owner, since: datetime, leaving_out: Sequence[str]) -> Spent:
+        """In a thread of the caller's."""
+        try:
+            return spent(owner, since, leaving_out)
+        finally:
+            connection.close()
+
+    def costs(self, events: Sequence[UsageEvent]) -> list[Decimal]:
+        try:
+            return costs_of(events)
+        finally:
+            connection.close()
 
     def join(self, timeout_s: float = 3.0) -> None:
         self._thread.join(timeout_s)

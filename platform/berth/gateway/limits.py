@@ -11,22 +11,22 @@ from typing import NamedTuple
 from berth.gateway.errors import ApiError
 from berth.gateway.snapshot import Limits, Route
 from berth.live import names
+from berth.metering.owners import Owner, owners_of
 
 RateHeaders = tuple[tuple[bytes, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """``kind``: key, tenant or contract; ``scope``: whose counters in Redis these are."""
+    """One that a request counts for, and what its requests may take together."""
 
-    kind: str
-    scope: str
+    owner: Owner
     limits: Limits
 
     @property
     def leases(self) -> str:
         """Where its requests in flight are counted; empty where their number has no limit."""
-        return "" if self.limits.max_concurrency is None else names.limits(self.scope)[2]
+        return "" if self.limits.max_concurrency is None else names.limits(self.owner.scope)[2]
 
 
 class Left(NamedTuple):
@@ -39,21 +39,23 @@ class Left(NamedTuple):
 
 
 class Over(NamedTuple):
-    """The limit that a request is over: whose, ``requests``, ``tokens`` or ``concurrency``, and for how long."""
+    """The limit that a request is over: whose, ``requests``, ``tokens``, ``concurrency`` or one of ``budgets.FIELDS``,
+    for how long, and what of a budget is used."""
 
     holder: Holder
     what: str
     wait_ms: int
+    used: int = 0
 
 
-def holders_of(route: Route, key_id: str, key_limits: Limits) -> tuple[Holder, ...]:
-    """Those that limit anything. A contract's counters are those of a tenant on a deployment, whatever its version."""
-    found = (
-        Holder("key", names.key_limits(key_id), key_limits),
-        Holder("tenant", names.tenant_limits(route.tenant_id), route.tenant_limits),
-        Holder("contract", names.contract_limits(route.tenant_id, route.deployment_id), route.limits),
-    )
-    return tuple(holder for holder in found if holder.limits.any)
+def holders_of(route: Route, key_id: str, key_limits: Limits) -> tuple[Holder, Holder, Holder]:
+    """A request counts for all three, limited or not: a budget may be set while it runs."""
+    key, tenant, contract = owners_of(route.tenant_id, route.deployment_id, key_id)
+    return Holder(key, key_limits), Holder(tenant, route.tenant_limits), Holder(contract, route.limits)
+
+
+def whose(owner: Owner, model: str) -> str:
+    return {"key": "of this API key", "tenant": "of your tenant"}.get(owner.kind, f"on '{model}'")
 
 
 def bursts(holders: Sequence[Holder], lefts: Sequence[Left]) -> bool:
@@ -90,22 +92,22 @@ def refusal(over: Over, model: str, reserve: int, headers: RateHeaders, *, room:
     """429. A request that is larger than the limit itself is not to be sent again as it is."""
     limits, wait_s = over.holder.limits, over.wait_ms / 1000
     requests, tokens = limits.ceilings(room=room)
-    whose = {"key": "of this API key", "tenant": "of your tenant"}.get(over.holder.kind, f"on '{model}'")
+    of = whose(over.holder.owner, model)
     waits = {"requests": limits.burst_requests_per_min, "tokens": limits.burst_tokens_per_min}.get(over.what, 0)
     burst = " The contract's burst beyond it waits until a replica has room." if waits and not room else ""
     never = False
     if over.what == "requests":
-        text = f"The limit of {requests} requests a minute {whose} is reached.{burst}"
+        text = f"The limit of {requests} requests a minute {of} is reached.{burst}"
     elif over.what == "concurrency":
-        text = f"The limit of {limits.max_concurrency} requests at a time {whose} is reached."
+        text = f"The limit of {limits.max_concurrency} requests at a time {of} is reached."
     elif tokens is not None and reserve > tokens:
         never = room or reserve > tokens + waits
         text = (
             f"The request needs up to {reserve} tokens (its prompt and max_tokens), more than the limit of "
-            f"{tokens} tokens a minute {whose}.{burst} Shorten the messages or lower max_tokens."
+            f"{tokens} tokens a minute {of}.{burst} Shorten the messages or lower max_tokens."
         )
     else:
-        text = f"The limit of {tokens} tokens a minute {whose} is reached: this request needs up to {reserve}.{burst}"
+        text = f"The limit of {tokens} tokens a minute {of} is reached: this request needs up to {reserve}.{burst}"
     return ApiError(
         429,
         text if never else f"{text} Try again in {wait_s:.1f} s.",

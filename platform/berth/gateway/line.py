@@ -30,16 +30,25 @@ Argument = str | bytes | int | float
 
 
 class Line:
-    """``call`` sends one command. Raises ``redis.RedisError``, within ``TIMEOUT_S`` when nothing answers."""
+    """``call`` sends one command. Raises ``redis.RedisError``, within ``TIMEOUT_S`` when nothing answers.
+
+    ``server`` is the run id of the server it is connected to: another after each restart.
+    """
 
     def __init__(self, url: str) -> None:
         self._pool = aioredis.ConnectionPool.from_url(
             url, socket_connect_timeout=TIMEOUT_S, retry=Retry(NoBackoff(), 0), decode_responses=True
         )
         self._connection: Any = None
+        self._server = ""
         self._reader: asyncio.Task[None] | None = None
         self._waiting: deque[asyncio.Future[Any]] = deque()
         self._connecting = asyncio.Lock()
+
+    async def server(self) -> str:
+        if self._connection is None:
+            await self._connect()
+        return self._server
 
     async def call(self, *command: Argument) -> Any:
         connection = self._connection or await self._connect()
@@ -62,6 +71,7 @@ class Line:
                 connection = self._pool.make_connection()  # type: ignore[no-untyped-call]
                 try:
                     await connection.connect()
+                    self._server = await _run_id(connection)
                 except OSError as error:
                     raise RedisConnectionError(str(error)) from error
                 self._connection = connection
@@ -102,6 +112,12 @@ class Line:
 
     async def close(self) -> None:
         await self._drop(self._connection, RedisConnectionError("closed"))
+
+
+async def _run_id(connection: Any) -> str:
+    await connection.send_command("INFO", "server")
+    lines = str(await connection.read_response(timeout=TIMEOUT_S)).splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line)["run_id"]
 
 
 class Script:

@@ -7,10 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
+from berth.slas.costs import FREE, Prices
 from gpuruntime.goodput import ServiceLevel
 
 DEFAULT_TIER = "default"
+
+
+class Budgets(NamedTuple):
+    """What may be used in a calendar day and month of UTC: tokens in and out, and their cost in 1e-10 of the
+    currency's unit. None: no such budget."""
+
+    tokens_per_day: int | None = None
+    cost_per_day: int | None = None
+    tokens_per_month: int | None = None
+    cost_per_month: int | None = None
+
+
+NO_BUDGETS = Budgets()
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +37,12 @@ class Limits:
     max_concurrency: int | None = None
     burst_requests_per_min: int = 0
     burst_tokens_per_min: int = 0
+    budgets: Budgets = NO_BUDGETS
 
     @property
     def any(self) -> bool:
-        return (self.requests_per_min, self.tokens_per_min, self.max_concurrency) != (None, None, None)
+        found = (self.requests_per_min, self.tokens_per_min, self.max_concurrency, *self.budgets)
+        return any(limit is not None for limit in found)
 
     @property
     def bursts(self) -> bool:
@@ -70,6 +87,7 @@ class Tier:
 
     class_name: str
     level: ServiceLevel
+    prices: Prices = FREE
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +116,12 @@ class Route:
     owned: bool = True
     tier: str = DEFAULT_TIER
     tiers: Mapping[str, Tier] = field(default_factory=dict)
+    prices: Prices = FREE
 
     def at(self, tier: str) -> Route:
         """The same model and contract under the class that ``tier`` names."""
         allowed = self.tiers[tier]
-        return replace(self, class_name=allowed.class_name, level=allowed.level, tier=tier)
+        return replace(self, class_name=allowed.class_name, level=allowed.level, prices=allowed.prices, tier=tier)
 
 
 @dataclass(frozen=True, slots=True)

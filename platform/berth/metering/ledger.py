@@ -134,7 +134,7 @@ class _Run:
         self._streams.booked(done)
         if close:
             for row in rows:
-                if self._streams.close_open(row.request_id):
+                if self._streams.close_open(row):
                     cell = (row.tenant_id, row.deployment_id, row.class_name)
                     self._streams.publish_lost(cell, join.lost_verdict(row))
         self.booked.records += rows

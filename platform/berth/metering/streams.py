@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 import msgspec
@@ -16,7 +17,10 @@ import redis
 
 from berth.live import names
 from berth.metering.join import OpenState
-from berth.metering.records import Cell, UsageEvent, encode, open_decoder, usage_decoder
+from berth.metering.models import UsageRecord
+from berth.metering.records import Cell, OpenRecord, UsageEvent, encode, open_decoder, usage_decoder
+from berth.metering.settling import settle_call
+from berth.slas.costs import to_parts
 from gpuruntime.goodput import Outcome, Verdict, Window
 from gpuruntime.protocol import EndedRequest
 
@@ -46,6 +50,7 @@ class Piece:
 class Streams:
     def __init__(self, client: Any) -> None:
         self._client = client
+        self._settle = client.register_script((resources.files("berth.gateway") / "settle.lua").read_text())
         for stream in (names.USAGE_STREAM, names.ENDED_STREAM):
             try:
                 client.xgroup_create(stream, names.LEDGER_GROUP, id="0", mkstream=True)
@@ -144,10 +149,19 @@ class Streams:
                     self._client.srem(names.OPEN_REQUESTS, request_id)
         return found
 
-    def close_open(self, request_id: str) -> bool:
-        """True for the one that closes it."""
-        self._client.srem(names.OPEN_REQUESTS, request_id)
-        return bool(self._client.delete(names.open_request(request_id)))
+    def close_open(self, row: UsageRecord) -> bool:
+        """True for the one that closes it. What it had reserved and not used is given back."""
+        opened = OpenRecord(
+            request_id=row.request_id,
+            tenant_id=row.tenant_id,
+            deployment_id=row.deployment_id,
+            deployment_name=row.deployment_name,
+            key_id=row.key_id,
+            at=row.arrived_at.timestamp(),
+        )
+        used = row.prompt_tokens + row.completion_tokens
+        keys, args = settle_call(opened, used=used, cost=to_parts(row.cost))
+        return bool(self._settle(keys=keys, args=args))
 
     def publish_lost(self, cell: tuple[str, str, str], verdict: Verdict) -> None:
         window = Window()

@@ -17,6 +17,7 @@ from django.db.models import Max, Q
 from django.utils import timezone
 
 from berth.audit.services import changes, record
+from berth.core.budgets import BUDGETS, check_budgets
 from berth.core.errors import Conflict, Invalid
 from berth.core.notify import changed
 from berth.core.version import raise_version
@@ -28,7 +29,7 @@ from berth.tenants.models import Tenant
 
 LIMITS = (
     "guaranteed_requests_per_min", "guaranteed_tokens_per_min", "burst_requests_per_min", "burst_tokens_per_min",
-    "max_concurrency", "weight",
+    "max_concurrency", "weight", *BUDGETS,
 )  # fmt: skip
 _BURSTS = {
     "burst_requests_per_min": "guaranteed_requests_per_min",
@@ -290,6 +291,7 @@ def _announce(contract: Contract) -> None:
 
 
 def _check_limits(limits: Mapping[str, Any]) -> None:
+    check_budgets(limits)
     for name, value in limits.items():
         if name not in LIMITS:
             raise Invalid(f"{name!r} is not a limit: expected one of {', '.join(LIMITS)}", field=name)

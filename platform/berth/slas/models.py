@@ -12,6 +12,7 @@ from django.db import models
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from berth.core.budgets import Budgeted
 from berth.core.ids import IdFactory
 from berth.core.scoping import TenantOwned
 from gpuruntime.goodput import ServiceLevel
@@ -75,7 +76,7 @@ class ServiceClass(models.Model):
         return found | {name: f"{Decimal(found[name]):.4f}" for name in PRICE_FIELDS}
 
 
-class Contract(TenantOwned):
+class Contract(TenantOwned, Budgeted):
     """One version of what a tenant was promised on a deployment, in force from ``valid_from`` to ``valid_until``.
 
     A change ends this version and opens the next, a row of its own, now or at a time to come; at most one version is

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from berth.core.budgets import BUDGETS, MAX_COST, MAX_TOKENS
 from berth.deployments.models import Deployment
 from berth.slas import prices
 from berth.slas.models import PRICE_FIELDS, Contract, Isolation, ServiceClass
@@ -162,7 +164,7 @@ class ContractSerializer(serializers.ModelSerializer[Contract]):
         fields = [
             "id", "tenant", "deployment", "service_class", "version", "state", "terms", "tiers",
             "guaranteed_requests_per_min", "guaranteed_tokens_per_min", "burst_requests_per_min",
-            "burst_tokens_per_min", "max_concurrency", "weight", "valid_from", "valid_until", "created_at",
+            "burst_tokens_per_min", "max_concurrency", *BUDGETS, "weight", "valid_from", "valid_until", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -179,6 +181,18 @@ class ContractSerializer(serializers.ModelSerializer[Contract]):
         return row.state(timezone.now())
 
 
+def token_budget() -> serializers.IntegerField:
+    return serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=MAX_TOKENS)
+
+
+def cost_budget() -> serializers.DecimalField:
+    """In the platform's currency."""
+    least = Decimal("0.0001")
+    return serializers.DecimalField(
+        required=False, allow_null=True, max_digits=13, decimal_places=4, min_value=least, max_value=MAX_COST
+    )
+
+
 class ContractChangeSerializer(serializers.Serializer[Contract]):
     """A burst is how much may pass in a minute beyond the guaranteed rate while a replica has room."""
 
@@ -192,6 +206,10 @@ class ContractChangeSerializer(serializers.Serializer[Contract]):
     burst_requests_per_min = serializers.IntegerField(required=False, min_value=0, max_value=_MAX_INT)
     burst_tokens_per_min = serializers.IntegerField(required=False, min_value=0, max_value=_MAX_INT)
     max_concurrency = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=_MAX_INT)
+    tokens_per_day = token_budget()
+    cost_per_day = cost_budget()
+    tokens_per_month = token_budget()
+    cost_per_month = cost_budget()
     weight = serializers.IntegerField(required=False, min_value=1, max_value=1000)
     tiers = serializers.DictField(
         required=False, child=serializers.CharField(max_length=40), help_text="class (id or name) by service_tier"

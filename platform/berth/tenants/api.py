@@ -20,7 +20,8 @@ from berth.api.views import BerthViewSet, TenantFilter, TenantViewSet, person, r
 from berth.core.errors import Forbidden, Invalid
 from berth.deployments.quota import reserved_bytes
 from berth.tenants import selectors, services
-from berth.tenants.models import PLATFORM_TENANT, RATE_LIMITS, ApiKey, KeyScope, Membership, Role, Tenant, User
+from berth.tenants.limits import LIMITS
+from berth.tenants.models import PLATFORM_TENANT, ApiKey, KeyScope, Membership, Role, Tenant, User
 from berth.tenants.serializers import (
     CreatedKeySerializer,
     KeyChangeSerializer,
@@ -39,7 +40,7 @@ from berth.tenants.serializers import (
     TenantSerializer,
 )
 
-OPERATORS_FIELDS = {"weight", "suspended", *RATE_LIMITS}
+OPERATORS_FIELDS = {"weight", "suspended", *LIMITS}
 
 
 class MemberFilter(TenantFilter):

@@ -17,8 +17,8 @@ from berth.deployments.models import Deployment
 from berth.slas.models import Contract
 from berth.slas.selectors import lasts_beyond
 from berth.tenants import keys
-from berth.tenants.limits import check_limits
-from berth.tenants.models import RATE_LIMITS, ApiKey, KeyScope, Tenant, User, inference_only
+from berth.tenants.limits import LIMITS, check_limits
+from berth.tenants.models import ApiKey, KeyScope, Tenant, User, inference_only
 
 PLAYGROUND_KEY_LIFE = timedelta(minutes=10)
 MAX_GRACE = timedelta(days=30)
@@ -36,12 +36,12 @@ def create_key(
     scopes: Sequence[str] | None = None,
     deployments: Sequence[str] = (),
     playground: bool = False,
-    **limits: int | None,
+    **limits: Any,
 ) -> tuple[ApiKey, str]:
     """A new key and its token ``KEYID.SECRET``; the token exists nowhere else, so show it now.
 
     ``scopes``: inference alone unless given; ``deployments``: the ids it may use, empty for all;
-    ``limits``: RATE_LIMITS, none unless given.
+    ``limits``: LIMITS, none unless given.
     """
     check_limits(limits)
     if playground:
@@ -73,12 +73,12 @@ def create_key(
 
 @transaction.atomic
 def change_key(*, key: ApiKey, actor: str, **values: Any) -> ApiKey:
-    """``values``: name, deployments, expires_at (None: never), RATE_LIMITS. Raises ``Conflict`` once it is revoked."""
+    """``values``: name, deployments, expires_at (None: never), LIMITS. Raises ``Conflict`` once it is revoked."""
     row = _lock(key)
     _check_alive(row)
     if "deployments" in values:
         values["deployments"] = _checked_deployments(row.tenant_id, values["deployments"], held=row.deployments)
-    check_limits({name: values[name] for name in RATE_LIMITS if name in values})
+    check_limits({name: values[name] for name in LIMITS if name in values})
     before, after = changes(row, values)
     if "expires_at" in after:
         _check_end(after["expires_at"])

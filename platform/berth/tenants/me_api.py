@@ -26,7 +26,7 @@ from berth.tenants.serializers import (
     RecoveryCodesSerializer,
     SessionRowSerializer,
 )
-from berth.tenants.sessions import SECOND_FACTOR
+from berth.tenants.sessions import SECOND_FACTOR, public_id
 from berth.tenants.signin import WrongCredentials, check_code, check_password
 
 
@@ -72,8 +72,9 @@ class SessionsView(AccountView):
     def get(self, request: Request) -> Response:
         """The browsers that are signed in as you, the one used last first."""
         rows = list(sessions_of(person(request))[:200])
+        current = public_id(request.session.session_key or "")
         for row in rows:
-            row.current = row.session_key == request.session.session_key  # type: ignore[attr-defined]
+            row.current = row.id == current  # type: ignore[attr-defined]
         return Response(SessionRowSerializer(rows, many=True).data)
 
     @extend_schema(responses={204: None}, operation_id="me_sessions_destroy_others")

@@ -9,6 +9,7 @@ from django.contrib.sessions.base_session import AbstractBaseSession
 from django.core.validators import MinValueValidator
 from django.db import models
 
+from berth.core.budgets import Budgeted
 from berth.core.ids import IdFactory
 from berth.core.scoping import TenantOwned
 
@@ -82,14 +83,14 @@ def limit_field() -> models.PositiveIntegerField[int | None, int | None]:
     return models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
 
 
-class RateLimited(models.Model):
+class RateLimited(Budgeted):
     """What its requests to ``/v1`` may take together, whatever the model; a contract's limits hold beside these."""
 
     requests_per_minute = limit_field()
     tokens_per_minute = limit_field()
     max_concurrency = limit_field()
 
-    class Meta:
+    class Meta(Budgeted.Meta):
         abstract = True
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from rest_framework import serializers
 
+from berth.tenants.limits import LIMITS
 from berth.tenants.models import (
-    RATE_LIMITS,
     ApiKey,
     CapacityQuota,
     Invitation,
@@ -53,7 +53,7 @@ class TenantSerializer(serializers.ModelSerializer[Tenant]):
     class Meta:
         model = Tenant
         fields = [
-            "id", "name", "slug", "weight", *RATE_LIMITS, "admits_uncounted", "suspended_at", "created_at", "quota",
+            "id", "name", "slug", "weight", *LIMITS, "admits_uncounted", "suspended_at", "created_at", "quota",
             "reserved_bytes",
         ]  # fmt: skip
         read_only_fields = fields
@@ -80,7 +80,7 @@ class TenantCreateSerializer(serializers.ModelSerializer[Tenant]):
 
     class Meta:
         model = Tenant
-        fields = ["name", "slug", "weight", *RATE_LIMITS]
+        fields = ["name", "slug", "weight", *LIMITS]
 
 
 class TenantChangeSerializer(serializers.ModelSerializer[Tenant]):
@@ -89,7 +89,7 @@ class TenantChangeSerializer(serializers.ModelSerializer[Tenant]):
 
     class Meta:
         model = Tenant
-        fields = ["name", "weight", "suspended", *RATE_LIMITS, "admits_uncounted"]
+        fields = ["name", "weight", "suspended", *LIMITS, "admits_uncounted"]
 
 
 class MembershipSerializer(serializers.ModelSerializer[Membership]):
@@ -251,7 +251,7 @@ class KeySerializer(serializers.ModelSerializer[ApiKey]):
     class Meta:
         model = ApiKey
         fields = [
-            "id", "tenant", "name", "hint", "scopes", "deployments", *RATE_LIMITS, "created_by", "created_at",
+            "id", "tenant", "name", "hint", "scopes", "deployments", *LIMITS, "created_by", "created_at",
             "expires_at", "revoked_at", "last_used_at", "rotated_at", "previous_until",
         ]  # fmt: skip
         read_only_fields = fields
@@ -266,7 +266,7 @@ class KeyCreateSerializer(serializers.ModelSerializer[ApiKey]):
 
     class Meta:
         model = ApiKey
-        fields = ["tenant", "name", "expires_at", "scopes", "deployments", *RATE_LIMITS]
+        fields = ["tenant", "name", "expires_at", "scopes", "deployments", *LIMITS]
 
 
 class KeyChangeSerializer(serializers.ModelSerializer[ApiKey]):
@@ -274,7 +274,7 @@ class KeyChangeSerializer(serializers.ModelSerializer[ApiKey]):
 
     class Meta:
         model = ApiKey
-        fields = ["name", "deployments", "expires_at", *RATE_LIMITS]
+        fields = ["name", "deployments", "expires_at", *LIMITS]
 
 
 class KeyRotateSerializer(serializers.Serializer[ApiKey]):

@@ -18,9 +18,9 @@ from berth.tenants.apikeys import change_key, create_key, delete_key, note_key_u
 from berth.tenants.ended import end_session, end_sessions
 from berth.tenants.factors import begin_factor, confirm_factor, disable_factor, renew_recovery_codes
 from berth.tenants.invitations import accept_invitation, invite, resend_invitation, revoke_invitation
-from berth.tenants.limits import check_limits
+from berth.tenants.limits import LIMITS, check_limits
 from berth.tenants.members import add_member, change_member, join_tenant, lock_tenant, remove_member
-from berth.tenants.models import RATE_LIMITS, CapacityQuota, Tenant
+from berth.tenants.models import CapacityQuota, Tenant
 
 __all__ = [
     "accept_invitation",
@@ -56,8 +56,8 @@ MAX_QUOTA_BYTES = 1 << 60
 
 
 @transaction.atomic
-def create_tenant(*, name: str, slug: str, actor: str, weight: int = 1, **limits: int | None) -> Tenant:
-    """``limits``: RATE_LIMITS, none unless given."""
+def create_tenant(*, name: str, slug: str, actor: str, weight: int = 1, **limits: Any) -> Tenant:
+    """``limits``: LIMITS, none unless given."""
     check_limits(limits)
     try:
         validate_slug(slug)
@@ -77,14 +77,14 @@ def create_tenant(*, name: str, slug: str, actor: str, weight: int = 1, **limits
 
 @transaction.atomic
 def change_tenant(*, tenant: Tenant, actor: str, suspended: bool | None = None, **values: Any) -> Tenant:
-    """``values``: name, weight, RATE_LIMITS, admits_uncounted.
+    """``values``: name, weight, LIMITS, admits_uncounted.
 
     A suspended tenant's keys stop working; nothing of it is deleted.
     """
     tenant = lock_tenant(tenant.id)
     if suspended is not None and suspended != (tenant.suspended_at is not None):
         values["suspended_at"] = timezone.now() if suspended else None
-    check_limits({name: values[name] for name in RATE_LIMITS if name in values})
+    check_limits({name: values[name] for name in LIMITS if name in values})
     before, after = changes(tenant, values)
     if after:
         for field, value in after.items():

@@ -1,7 +1,8 @@
 """Sessions in the database (Django's SESSION_ENGINE), with whose they are, from where, and when they were last used.
 
 The cookie may live for ``SESSION_COOKIE_AGE``; how long a session lasts without use is the option ``session_days``,
-kept in the row. A row that is gone is a session that ended: every request and every websocket looks.
+kept in the row. A row that is gone is a session that ended: every request and every websocket looks. The row's key is a
+digest of the cookie: who reads the table signs in as nobody.
 """
 
 from __future__ import annotations
@@ -35,16 +36,27 @@ class SessionStore(DatabaseStore):
         return UserSession
 
     def _get_session_from_db(self) -> Any:
-        row = super()._get_session_from_db()  # type: ignore[misc]
+        rows = UserSession.objects.filter(session_key=kept(self.session_key or ""), expire_date__gt=timezone.now())
+        row = rows.first()
+        if row is None:
+            self._session_key = None
         self.seen_at = row.last_seen_at if row is not None else None
         return row
+
+    def exists(self, session_key: str) -> bool:
+        return super().exists(kept(session_key))
+
+    def delete(self, session_key: str | None = None) -> None:
+        key = session_key or self.session_key
+        if key is not None:
+            super().delete(kept(key))
 
     def create_model_instance(self, data: dict[str, Any]) -> UserSession:
         now = timezone.now()
         data.setdefault(SINCE, now.isoformat())
         key = self._get_or_create_session_key()  # type: ignore[attr-defined]
         return UserSession(
-            session_key=key,
+            session_key=kept(key),
             session_data=self.encode(data),
             expire_date=now + lifetime(),
             id=public_id(key),
@@ -54,6 +66,11 @@ class SessionStore(DatabaseStore):
             address=data.get(ADDRESS, ""),
             agent=data.get(AGENT, ""),
         )
+
+
+def kept(session_key: str) -> str:
+    """What the row is found by. A key has 165 random bits, so that one digest is enough."""
+    return hashlib.sha256(f"kept:{session_key}".encode("utf-8", "replace")).hexdigest()[:40]
 
 
 def public_id(session_key: str) -> str:
@@ -77,7 +94,7 @@ class SeenMiddleware:
         store, now = request.session, timezone.now()
         seen = getattr(store, "seen_at", None)
         if seen is not None and seen < now - SEEN_EVERY and store.session_key:
-            rows = UserSession.objects.filter(session_key=store.session_key)
+            rows = UserSession.objects.filter(session_key=kept(store.session_key))
             rows.update(last_seen_at=now, expire_date=now + lifetime())
         return response
 

@@ -27,10 +27,13 @@ async def store(redis_url: str) -> AsyncIterator[Any]:
 async def admission(store: Any, redis_url: str) -> AsyncIterator[Admission]:
     from berth.gateway.admission import Admission
     from berth.gateway.line import Line
+    from berth.gateway.seeding import Seeding
+    from helpers.gateway import NoUsage
 
-    line = Line(redis_url)
-    yield Admission(line, "gw_test")
+    line, seeding = Line(redis_url), Seeding(redis_url, NoUsage())
+    yield Admission(line, "gw_test", seeding)
     await line.close()
+    seeding.close()
 
 
 @pytest.fixture

@@ -141,9 +141,9 @@ async def test_a_client_that_leaves_ends_every_choice(
 def test_the_output_is_reserved_for_every_choice() -> None:
     chat = json.dumps(CHAT | {"n": 4, "max_tokens": 100}).encode()
     prompt = -(-len(chat) // 3) + 64
-    assert parse_chat(chat).reserve(512) == prompt + 400
+    assert parse_chat(chat).reserve(512) == (prompt, 400)
     text = json.dumps({"model": "m", "prompt": ["a", "b", "c"], "n": 2}).encode()
-    assert parse_completion(text).reserve(512) == -(-len(text) // 3) + 64 + 6 * 16
+    assert parse_completion(text).reserve(512) == (-(-len(text) // 3) + 64, 6 * 16)
     assert parse_chat(json.dumps({k: v for k, v in CHAT.items() if k != "max_tokens"} | {"n": 2}).encode()).choices == 2
 
 

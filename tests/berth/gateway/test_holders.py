@@ -17,9 +17,20 @@ from berth.gateway.admission import Admission, Grant
 from berth.gateway.app import Gateway
 from berth.gateway.errors import ApiError
 from berth.gateway.line import Line
+from berth.gateway.seeding import Seeding
 from berth.gateway.snapshot import Limits
 from berth.live import names
-from helpers.gateway import DEPLOYMENT, TENANT, chat, make_key, make_route, make_snapshot, opened, running_gateway
+from helpers.gateway import (
+    DEPLOYMENT,
+    TENANT,
+    NoUsage,
+    chat,
+    make_key,
+    make_route,
+    make_snapshot,
+    opened,
+    running_gateway,
+)
 from helpers.patience import PATIENCE_S
 from helpers.stub_door import StubDoor, tokens
 
@@ -29,9 +40,10 @@ SCOPES = (names.key_limits("k"), names.tenant_limits(TENANT), names.contract_lim
 @pytest.fixture
 async def other(redis_url: str) -> AsyncIterator[Admission]:
     """A second gateway's admission, with a connection of its own."""
-    line = Line(redis_url)
-    yield Admission(line, "gw_other")
+    line, seeding = Line(redis_url), Seeding(redis_url, NoUsage())
+    yield Admission(line, "gw_other", seeding)
     await line.close()
+    seeding.close()
 
 
 @pytest.mark.parametrize(

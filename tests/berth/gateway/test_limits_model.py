@@ -7,6 +7,7 @@ a second can make them differ.
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
@@ -15,6 +16,7 @@ import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from berth.gateway.budgets import months_around
 from berth.live import names
 
 LEASE_S = 30
@@ -73,15 +75,16 @@ class Store:
 
     def ask(self, request: str, need: int) -> list[Any]:
         keys = [names.open_request(request), names.OPEN_REQUESTS]
-        keys += [key for scope in SCOPES for key in names.limits(scope)]
-        limits = [limit for held in self.limits for limit in held]
-        answer: list[Any] = self.admit(keys, [request, need, LEASE_S, HOLDERS, *limits, "record", "{}"])
+        keys += [key for scope in SCOPES for key in (*names.limits(scope), names.budget(scope))]
+        limits = [limit for held in self.limits for limit in (*held, -1, -1, -1, -1)]
+        args = [request, need, 0, LEASE_S, "server", *months_around(time.time()), HOLDERS, *limits, "record", "{}"]
+        answer: list[Any] = self.admit(keys, args)
         return answer
 
     def settle(self, request: str, used: int) -> int:
-        keys = [names.open_request(request), names.OPEN_REQUESTS, names.USAGE_STREAM]
-        keys += [key for scope in SCOPES for key in names.limits(scope)[1:]]
-        return int(self.close(keys, [request, used, ""]))
+        keys = [names.open_request(request), names.OPEN_REQUESTS, names.USAGE_STREAM, names.settled(request)]
+        keys += [key for scope in SCOPES for key in (*names.limits(scope)[1:], names.budget(scope))]
+        return int(self.close(keys, [request, used, 0, 0, 0, ""]))
 
     def grow_older(self, seconds: int) -> None:
         for scope in SCOPES:
