@@ -106,7 +106,7 @@ def ask(client: Any, pages: dict[str, str], words: dict[str, str], runs: int) ->
 def fill(records: int) -> None:
     from django.db import connection
 
-    from berth.metering import services
+    from berth.metering import hours
     from berth.metering.models import UsageRecord
     from berth.tenants.models import Tenant
 
@@ -118,7 +118,7 @@ def fill(records: int) -> None:
         say(f"{records:,} records in {time.perf_counter() - started:.0f} s")
         ids = UsageRecord.objects.for_platform().values_list("request_id", flat=True)
         started = time.perf_counter()
-        services.add_to_hours(ids.iterator(), 1)
+        hours.add_to_hours(ids.iterator(), 1)
         say(f"their hours in {time.perf_counter() - started:.0f} s")
         lately = "arrived_at > now() - interval '2 days'"
         # What is not over yet is added up from its minutes: a span of it would be made anew every few seconds

@@ -26,7 +26,7 @@ from berth.config import CONFIG
 from berth.core.ids import earliest_id
 from berth.embedded.paths import Home
 from berth.live import names
-from berth.metering.models import GoodputMinute, GoodputSpan, UsageHour, UsageRecord
+from berth.metering.models import GoodputMinute, GoodputSpan, UsageCorrection, UsageHour, UsageRecord
 from berth.metering.spans import DAY, HOUR
 from berth.options.selectors import get as option
 from berth.tenants.models import UserSession
@@ -66,6 +66,7 @@ BY_OPTION: dict[str, tuple[Kept, ...]] = {
     # Small, and they outlive what they were added up from: what was billed years ago can still be shown.
     "sums_retention_days": (
         Kept("usage_hours", UsageHour.objects.for_platform, "hour", _time),
+        Kept("usage_corrections", UsageCorrection.objects.for_platform, "hour", _time),
         Kept("goodput_hours", partial(_spans, HOUR), "at", _time),
         Kept("goodput_days", partial(_spans, DAY), "at", _time),
     ),

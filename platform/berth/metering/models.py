@@ -95,11 +95,8 @@ class UsageRecord(TenantOwned):
         ]
 
 
-class UsageHour(TenantOwned):
-    """The sums of one hour's records (UTC, by arrival) in one cell: always equal to the records it was made of.
-
-    Written in the transaction that writes the records; it outlives them when they are old enough to be deleted.
-    """
+class UsageSums(TenantOwned):
+    """What some records of one hour (UTC, by arrival) in one cell add up to."""
 
     hour = models.DateTimeField()
     tenant_id = models.CharField(max_length=32)
@@ -118,12 +115,45 @@ class UsageHour(TenantOwned):
     cost = models.DecimalField(max_digits=28, decimal_places=10, default=Decimal(0))
 
     class Meta(TenantOwned.Meta):
+        abstract = True
+
+
+class UsageHour(UsageSums):
+    """The sums of one hour's records, written in the transaction that writes these; they outlive them.
+
+    Until the hour is sealed they equal its records. From then on no row of it changes, and what comes later is a
+    ``UsageCorrection``: both together equal the records.
+    """
+
+    class Meta(UsageSums.Meta):
         constraints = [
             models.UniqueConstraint(
                 fields=["hour", "tenant_id", "deployment_id", "class_name", "key_id"], name="one_row_an_hours_cell"
             )
         ]
         indexes = [models.Index(fields=["tenant_id", "hour"], name="usage_hour_tenant")]
+
+
+class UsageCorrection(UsageSums):
+    """By how much a sealed hour's cell was wrong, found at ``written_at``: differences, with their sign."""
+
+    written_at = models.DateTimeField()
+
+    class Meta(UsageSums.Meta):
+        constraints = [
+            models.UniqueConstraint(
+                fields=["hour", "tenant_id", "deployment_id", "class_name", "key_id", "written_at"],
+                name="one_correction_a_cell",
+            )
+        ]
+        indexes = [models.Index(fields=["tenant_id", "hour"], name="usage_correction_tenant")]
+
+
+class UsageSeal(models.Model):
+    """Every hour before ``until`` was sealed at ``sealed_at`` at the latest. The greatest holds; it never goes back."""
+
+    until = models.DateTimeField(primary_key=True)
+    sealed_at = models.DateTimeField()
 
 
 class GoodputMinute(TenantOwned):

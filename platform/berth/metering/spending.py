@@ -20,11 +20,14 @@ class Spent(NamedTuple):
     cost: Decimal
 
 
+_COLUMNS = "hour, tenant_id, deployment_id, key_id, prompt_tokens, completion_tokens, cost"
 # One statement, so one view of the database: a record that is booked meanwhile is in both sums or in none.
 _SPENT = """
     SELECT hours.tokens - records.tokens, hours.cost - records.cost FROM (
         SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) AS tokens, coalesce(sum(cost), 0) AS cost
-        FROM metering_usagehour WHERE hour >= %(since)s AND {owner}
+        FROM (
+            SELECT {columns} FROM metering_usagehour UNION ALL SELECT {columns} FROM metering_usagecorrection
+        ) AS kept WHERE hour >= %(since)s AND {owner}
     ) AS hours, (
         SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) AS tokens, coalesce(sum(cost), 0) AS cost
         FROM metering_usagerecord WHERE request_id = ANY(%(leaving_out)s) AND arrived_at >= %(since)s AND {owner}
@@ -37,7 +40,8 @@ def spent(owner: Owner, since: datetime, leaving_out: Sequence[str] = ()) -> Spe
     names = {name: value for name, value in owner._asdict().items() if value}
     where = " AND ".join(f"{name} = %({name})s" for name in names)
     with connection.cursor() as cursor:
-        cursor.execute(_SPENT.format(owner=where), {**names, "since": since, "leaving_out": list(leaving_out)})
+        asked = _SPENT.format(owner=where, columns=_COLUMNS)
+        cursor.execute(asked, {**names, "since": since, "leaving_out": list(leaving_out)})
         tokens, cost = cursor.fetchone()
     return Spent(int(tokens), cost)
 

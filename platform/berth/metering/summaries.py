@@ -1,6 +1,7 @@
-"""Sums of usage by one or two groups: whole hours from ``UsageHour``, the ends of the span from the records.
+"""Sums of usage by one or two groups: whole hours from ``UsageHour`` and the corrections of those that are sealed, the
+ends of the span from the records.
 
-Both are sums of the same records, so the answer is exact for any span. Days and hours are UTC's, by arrival.
+All are sums of the same records, so the answer is exact for any span. Days and hours are UTC's, by arrival.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from django.db.models import Count, Q, Sum
 from django.db.models.functions import Coalesce, TruncDay, TruncHour
 
 from berth.core.scoping import Scope
-from berth.metering.models import UsageHour, UsageRecord
+from berth.metering.models import UsageCorrection, UsageHour, UsageRecord, UsageSums
 from berth.metering.names import label_of, labels
 from berth.metering.spans import HOUR, ceil, floor
 
@@ -54,9 +55,9 @@ class Span:
     end: datetime | None
     cells: Mapping[str, str]
 
-    def hours(self) -> Any:
-        """Whole hours within the span."""
-        rows = self.scope.of(UsageHour.objects).filter(**self.cells)
+    def hours(self, model: type[UsageSums] = UsageHour) -> Any:
+        """Whole hours within the span, or the corrections of such."""
+        rows = self.scope.of(model.objects).filter(**self.cells)
         if self.start is not None:
             rows = rows.filter(hour__gte=ceil(self.start, HOUR))
         return rows if self.end is None else rows.filter(hour__lt=floor(self.end, HOUR))
@@ -121,7 +122,7 @@ def totals(span: Span) -> dict[str, Any]:
 
 
 def _sources(span: Span) -> list[tuple[Any, dict[str, Any], str]]:
-    sources = [(span.hours(), _OF_HOURS, "hour")]
+    sources = [(span.hours(model), _OF_HOURS, "hour") for model in (UsageHour, UsageCorrection)]
     ends = span.ends()
     return sources if ends is None else [*sources, (ends, _OF_RECORDS, "arrived_at")]
 
@@ -157,9 +158,10 @@ def _labels(scope: Scope, keys: Sequence[tuple[Any, ...]], groups: Sequence[str]
     names = labels(**ids)
     gone = [id_ for id_ in ids.get("deployments", ()) if ("deployment", id_) not in names]
     if gone:  # named as it was: usage outlives what it names
-        kept = scope.of(UsageHour.objects).filter(deployment_id__in=gone).exclude(deployment_name="")
-        for id_, name in kept.values_list("deployment_id", "deployment_name").distinct():
-            names["deployment", id_] = name
+        for model in (UsageCorrection, UsageHour):
+            kept = scope.of(model.objects).filter(deployment_id__in=gone).exclude(deployment_name="")
+            for id_, name in kept.values_list("deployment_id", "deployment_name").distinct():
+                names["deployment", id_] = name
     return names
 
 

@@ -9,6 +9,7 @@ from celery import shared_task
 from django.conf import settings
 
 from berth.core import leases
+from berth.metering.hours import seal_hours
 from berth.metering.ledger import post
 from berth.observability.scheduler import ledger_records
 
@@ -19,7 +20,10 @@ log = logging.getLogger(__name__)
 
 @shared_task(name="berth.metering.tasks.post_ledger")
 def post_ledger() -> None:
-    """Books what is due. The lease only saves work: two runs at once book the same records once."""
+    """Books what is due, then seals what has waited long enough: after the ledger was away, in this order.
+
+    The lease only saves work: two runs at once book the same records once.
+    """
     with leases.hold("ledger", LEASE_S) as mine:
         if not mine:
             return
@@ -29,6 +33,8 @@ def post_ledger() -> None:
         except redis.RedisError as error:
             log.warning("ledger_waits", extra={"error": str(error)})
             return
+        if until := seal_hours():
+            log.info("hours_sealed", extra={"until": until.isoformat()})
     ledger_records.inc(len(booked.records))
     if booked.records or booked.corrected:
         log.info("booked", extra={"records": len(booked.records), "corrected": booked.corrected})

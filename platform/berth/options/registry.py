@@ -79,6 +79,11 @@ _ALL = (
         "How long hours of usage, and hours and days of goodput stay; never less than what they were added up from",
         "days", 1, 36500,
     ),
+    Option(
+        "usage_seal_after_minutes", "integer", 60, "retention",
+        "How long after its end an hour of usage is sealed; what comes later is a correction of its own",
+        "minutes", 5, 10080,
+    ),
     Option("audit_retention_days", "integer", 730, "retention", "How long the audit trail is kept", "days", 30, 36500),
     Option("decisions_retention_days", "integer", 30, "retention", "How long decisions are kept", "days", 1, 3650),
     Option("device_history_hours", "integer", 24, "retention", "How long a device's history is kept", "hours", 1, 720),
