@@ -28,6 +28,7 @@ from berth.oidc.setup import Setup, oidc_setup
 from berth.tenants import factors
 from berth.tenants.models import Invitation, Membership, User, UserSession
 from berth.tenants.services import add_member, create_user, invite
+from berth.tenants.sessions import kept
 from helpers.factories import PASSWORD, make_tenant, unique
 from helpers.oidc_provider import SECRET, Person, Provider, running_provider
 from helpers.web import REPOSITORY, Web, serving_web
@@ -110,7 +111,9 @@ def test_a_person_is_signed_in_by_the_verified_address(browser: Browser, provide
 
     assert browser.me() == user.email
     row = UserSession.objects.get(user=user)
-    assert row.session_key == browser.http.cookies["sessionid"] != visitor
+    cookie = browser.http.cookies["sessionid"]
+    assert cookie != visitor
+    assert row.session_key == kept(cookie)
     event = AuditEvent.objects.for_platform().filter(action="session.create", object_id=user.id).get()
     assert event.after["provider"] == provider.url
     (asked,) = provider.asked

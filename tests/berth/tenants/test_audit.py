@@ -14,7 +14,7 @@ from django.utils import timezone
 from berth.audit.models import AuditEvent
 from berth.tenants import services
 from berth.tenants.models import Membership, Role, UserSession
-from berth.tenants.sessions import SessionStore
+from berth.tenants.sessions import SessionStore, kept
 from helpers.factories import PASSWORD, make_tenant, make_user, unique
 
 NO_EVENT = {"note_key_use"}  # traffic, not a change by somebody
@@ -25,7 +25,7 @@ def _session(user: Any) -> UserSession:
     store = SessionStore()
     store["_auth_user_id"] = user.id
     store.create()
-    return UserSession.objects.get(session_key=store.session_key)
+    return UserSession.objects.get(session_key=kept(store.session_key))
 
 
 def test_every_service_leaves_its_event_and_no_secret() -> None:

@@ -23,7 +23,7 @@ from berth.options.services import set_option
 from berth.tenants import factors
 from berth.tenants.models import RecoveryCode, SecondFactor, User, UserSession
 from berth.tenants.services import begin_factor, create_user
-from berth.tenants.sessions import public_id
+from berth.tenants.sessions import kept, public_id
 from helpers.api_cases import problem, url
 from helpers.factories import PASSWORD, make_user, unique
 from helpers.races import both
@@ -270,6 +270,18 @@ class TestSessions:
         assert client.delete(url("me", "sessions")).status_code == 204
         problem(third.get(url("me")), 401)
         assert len(client.get(url("me", "sessions")).json()) == 1
+
+    def test_who_reads_the_table_signs_in_as_nobody(self, user: User) -> None:
+        client, reader = browser(user), APIClient()
+        row = UserSession.objects.get(user=user)
+        cookie = client.cookies["sessionid"].value
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT s::text FROM tenants_usersession s WHERE id = %s", [row.id])
+            assert cookie not in cursor.fetchone()[0]
+        for found in (row.session_key, row.id, kept(row.session_key), "\0", "x" * 5000):
+            reader.cookies["sessionid"] = found
+            problem(reader.get(url("me")), 401)
+        assert client.get(url("me")).status_code == 200
 
     def test_a_new_password_ends_the_others(self, user: User) -> None:
         client, other = browser(user), browser(user)
