@@ -327,6 +327,8 @@ class EndedRequest(msgspec.Struct, kw_only=True):
 
     ``outcome`` is of ``gpuruntime.goodput.Outcome``; ``duration_ms`` from the body read to the end at the door.
     ``running_at_arrival`` and ``queued_at_arrival``: requests that ran and waited at this door when it came.
+    ``replayed_tokens``: of the completion's, which another door had generated and the client had before this one went
+    on; the times of such a request, which are not those of the whole, stay None.
     """
 
     request_id: str
@@ -350,6 +352,7 @@ class EndedRequest(msgspec.Struct, kw_only=True):
     executed_ideal_s: float | None = None
     running_at_arrival: int | None = None
     queued_at_arrival: int | None = None
+    replayed_tokens: int = 0
 
 
 class Ended(_Message, tag="ended"):
@@ -417,6 +420,12 @@ SLO_FREE_TOKENS = "x-slo-free-tokens"
 SLO_PREFILL_RATE = "x-slo-prefill-rate"
 SLO_TPOT_MS = "x-slo-tpot-ms"
 LOAD = "x-berth-load"
+# Asks for the marks of a stream (``gpuruntime.marks``). A door that sends them answers with the same header, whose
+# value says which model the tokens are of.
+MARKS = "x-berth-marks"
+# "BYTES MODEL": so much of the body is the request; behind it stand the marks of its answer by a door of that model.
+RESUME = "x-berth-resume"
+CREATED = "x-berth-created"  # of the answer, in Unix seconds: the same whichever door writes it
 
 
 class Load(msgspec.Struct, kw_only=True, frozen=True):

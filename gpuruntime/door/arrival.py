@@ -43,7 +43,7 @@ def number_of(headers: Headers, name: str) -> float | None:
     return value if 0 <= value < 1e12 else None
 
 
-async def read_body(receive: Receive) -> bytes:
+async def read_body(receive: Receive, most: int = MAX_BODY_BYTES) -> bytes:
     """The whole body. Raises ``ClientLeft`` and ``ApiError`` 413."""
     chunks, size = [], 0
     while True:
@@ -52,7 +52,7 @@ async def read_body(receive: Receive) -> bytes:
             raise ClientLeft
         chunks.append(message.get("body", b""))
         size += len(chunks[-1])
-        if size > MAX_BODY_BYTES:
-            raise ApiError(413, f"The body is over {MAX_BODY_BYTES} bytes.", code="body_too_large")
+        if size > most:
+            raise ApiError(413, f"The body is over {most} bytes.", code="body_too_large")
         if not message.get("more_body", False):
             return b"".join(chunks)

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gpuruntime.backend import FinishReason, Prompt, SamplingParams, Timings, TokenLogprob
+from gpuruntime.backend import Delta, FinishReason, Prompt, SamplingParams, Timings, TokenLogprob
 from gpuruntime.door.queue import Ticket
 from gpuruntime.mailbox import Mailbox
 
@@ -35,7 +35,10 @@ class Source:
 
 @dataclass(slots=True, eq=False)
 class Choice:
-    """One text being generated. ``silent``: its token is not for the client, who asked for none (``max_tokens`` 0)."""
+    """One text being generated. ``silent``: its token is not for the client, who asked for none (``max_tokens`` 0).
+
+    ``answered``: its first tokens, which another door generated and the client has.
+    """
 
     index: int
     engine_id: str
@@ -44,6 +47,7 @@ class Choice:
     ticket: Ticket
     leads: bool = True
     silent: bool = False
+    answered: tuple[int, ...] = ()
     feed: Mailbox | None = None
     started_s: float | None = None
     begun: bool = False
@@ -52,6 +56,21 @@ class Choice:
     timings: Timings | None = None
     texts: list[str] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
+
+    @property
+    def prompt(self) -> Prompt:
+        return replace(self.source.prompt, answered=self.answered) if self.answered else self.source.prompt
+
+    @property
+    def new_tokens(self) -> int:
+        """What was generated here."""
+        last = None if self.feed is None else self.feed.last
+        return 0 if last is None else last.completion_tokens - len(self.answered)
+
+    def replays(self, delta: Delta) -> bool:
+        """Whether it only repeats what the client has."""
+        have = len(self.answered)
+        return bool(have) and delta.completion_tokens <= have and delta.finish_reason is None
 
 
 def seeded(params: SamplingParams, number: int, base: int) -> SamplingParams:

@@ -13,6 +13,7 @@ from gpuruntime.door.metrics import Metrics
 from gpuruntime.door.spool import Spool
 from gpuruntime.door.trace import finish
 from gpuruntime.goodput import Outcome
+from gpuruntime.marks import Begun
 from gpuruntime.protocol import EndedRequest
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Account:
     """One admitted request, from its admission to its end. Times are of the monotonic clock, in seconds.
 
     Of several choices: each prompt counts once, every generated token counts, the last one's reason to finish stays.
+    Of an answer that another door began, its tokens count as the client's, and are ``replayed_tokens``.
     """
 
     request_id: str
@@ -46,6 +48,8 @@ class Account:
     started_s: float | None = None
     first_token_s: float | None = None
     completion_tokens: int = 0
+    replayed_tokens: int = 0
+    resumed: bool = False
     finish_reason: str = ""
     timings: Timings | None = None
     running_at_arrival: int | None = None
@@ -72,9 +76,20 @@ class Account:
             choice.finish_reason = delta.finish_reason
             self.finish_reason = delta.finish_reason
 
+    def resume(self, choice: Choice, begun: Begun) -> None:
+        """The client has the first tokens of this choice, and all of them if it has ended."""
+        self.resumed = True
+        choice.finish_reason = begun.finish_reason  # type: ignore[assignment]
+        choice.completion_tokens = len(begun.tokens)
+        self.completion_tokens += len(begun.tokens)
+        self.replayed_tokens += len(begun.tokens)
+        self.finish_reason = begun.finish_reason or self.finish_reason
+
     @property
     def ttft_s(self) -> float | None:
-        return None if self.first_token_s is None else self.first_token_s - self.received_s
+        """None of an answer whose first token was another door's."""
+        known = self.first_token_s is not None and not self.resumed
+        return (self.first_token_s or 0.0) - self.received_s if known else None
 
     @property
     def cached_tokens(self) -> int | None:
@@ -91,10 +106,11 @@ class Account:
     def berth(self) -> dict[str, float | int | None]:
         """What the last frame tells the gateway; unknown fields are null."""
         timings = self.timings or Timings()
+        whole = not self.resumed
         return {
-            "queue_ms": self._queue_ms(timings),
-            "prefill_ms": timings.prefill_ms,
-            "decode_ms": timings.decode_ms,
+            "queue_ms": self._queue_ms(timings) if whole else None,
+            "prefill_ms": timings.prefill_ms if whole else None,
+            "decode_ms": timings.decode_ms if whole else None,
             "preemptions": timings.preemptions,
             "cached_tokens": timings.cached_tokens,
             "new_prompt_tokens": self._new_prompt_tokens(timings),
@@ -134,6 +150,7 @@ class Account:
             duration_ms=round(1000 * (time.monotonic() - self.received_s), 3),
             running_at_arrival=self.running_at_arrival,
             queued_at_arrival=self.queued_at_arrival,
+            replayed_tokens=self.replayed_tokens,
             **timings,  # type: ignore[arg-type]
         )
 

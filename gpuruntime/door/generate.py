@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -21,10 +21,12 @@ from gpuruntime.door.errors import ApiError, bad_request
 from gpuruntime.door.frames import Envelope, Writer
 from gpuruntime.door.replica import Replica
 from gpuruntime.door.respond import send_error
+from gpuruntime.door.resumed import NONE, check_resumed, leader_of, model_id, most_bytes, split_body
 from gpuruntime.door.run import Run
 from gpuruntime.door.seen import block_hashes
 from gpuruntime.door.trace import begin
-from gpuruntime.protocol import SALT, TENANT, WEIGHT
+from gpuruntime.marks import Begun
+from gpuruntime.protocol import CREATED, MARKS, SALT, TENANT, WEIGHT
 
 
 class Kind(Protocol):
@@ -54,7 +56,7 @@ class GenerateEndpoint:
         headers = Headers(scope=scope)
         request_id = request_id_of(headers)
         try:
-            body = await read_body(receive)
+            body = await read_body(receive, most_bytes(headers))
             run = await self._prepare(body, headers, request_id)
         except ClientLeft:
             return
@@ -74,6 +76,8 @@ class GenerateEndpoint:
         received_s = time.monotonic()
         replica, kind = self._replica, self._kind
         backend, info = replica.require_ready()
+        model = model_id(replica.config)
+        body, begun = split_body(headers, body, model)
         asked = kind.parse(body)
         replica.require_model(asked.model)
         asked.check(info)
@@ -91,11 +95,12 @@ class GenerateEndpoint:
         account = Account(request_id, headers.get(TENANT, ""), received_s)
         for source in sources:
             self._weigh(source, salt, account)
-        choices = self._choices(sources, asked, info, headers, account)
+        check_resumed(begun, len(sources) * asked.n, asked, info)
+        choices = self._choices(sources, asked, info, headers, account, begun=begun)
         envelope = Envelope(
             kind.name,
             f"{kind.prefix}-{request_id}",
-            int(time.time()),
+            int(number_of(headers, CREATED) or time.time()),
             asked.model,
             account,
             usage=asked.body.include_usage,
@@ -103,7 +108,8 @@ class GenerateEndpoint:
             **asked.echoed,
         )
         writer = kind.writer(envelope, backend, info, asked)
-        return Run(replica, backend, choices, account, writer, stream=asked.stream)
+        marks = model if MARKS in headers and info.resumes else ""
+        return Run(replica, backend, choices, account, writer, stream=asked.stream, model=marks)
 
     def _weigh(self, source: Source, salt: bytes, account: Account) -> None:
         """What the door knows of a prompt by itself: its tokens, and how many of them are new."""
@@ -117,7 +123,14 @@ class GenerateEndpoint:
         account.new_prompt_tokens = (account.new_prompt_tokens or 0) + source.new_tokens
 
     def _choices(
-        self, sources: Sequence[Source], asked: Asked, info: BackendInfo, headers: Headers, account: Account
+        self,
+        sources: Sequence[Source],
+        asked: Asked,
+        info: BackendInfo,
+        headers: Headers,
+        account: Account,
+        *,
+        begun: Mapping[int, Begun],
     ) -> list[Choice]:
         replica = self._replica
         count = len(sources) * asked.n
@@ -136,35 +149,40 @@ class GenerateEndpoint:
             if params.min_tokens > most:
                 text = f"Invalid 'min_tokens': {params.min_tokens} is more than the {most} of max_tokens."
                 raise bad_request(text, "min_tokens")
+            own = range(len(made), len(made) + asked.n)
+            leader = leader_of(begun, own)
+            replayed = len(begun.get(leader, NONE).tokens)
             ticket = replica.admission.ticket(
                 account.tenant,
                 weight=weight,
-                new_prompt_tokens=source.new_tokens or 0,
-                max_tokens=most,
+                new_prompt_tokens=(source.new_tokens or 0) + replayed,
+                max_tokens=most - replayed,
                 slo=slo,
                 received_s=account.received_s,
             )
-            for number in range(asked.n):
-                at = len(made)
-                made.append(
-                    Choice(
-                        index=at,
-                        engine_id=account.request_id if at == 0 else f"{account.request_id}-{at}",
-                        source=source,
-                        params=_of_choice(params, number, base, asked.n),
-                        ticket=ticket if number == 0 else ticket.following(source.new_tokens or 0),
-                        leads=number == 0,
-                        silent=most == 0,
-                    )
+            for number, at in enumerate(own):
+                have = begun.get(at, NONE)
+                scores = at == leader and at not in begun
+                choice = Choice(
+                    index=at,
+                    engine_id=account.request_id if at == 0 else f"{account.request_id}-{at}",
+                    source=source,
+                    params=_of_choice(params, number, base, asked.n, scores=scores),
+                    ticket=ticket if at == leader else ticket.following(source.new_tokens or 0),
+                    leads=at == leader,
+                    silent=most == 0,
+                    answered=tuple(have.tokens),
                 )
+                if at in begun:
+                    account.resume(choice, have)
+                made.append(choice)
         return made
 
 
-def _of_choice(params: SamplingParams, number: int, base: int, n: int) -> SamplingParams:
+def _of_choice(params: SamplingParams, number: int, base: int, n: int, *, scores: bool) -> SamplingParams:
     """The prompt's log probabilities are the leader's to give; a single choice keeps the client's seed or none."""
-    if n == 1:
-        return params
-    return seeded(params if number == 0 else replace(params, prompt_logprobs=None), number, base)
+    params = params if scores else replace(params, prompt_logprobs=None)
+    return params if n == 1 else seeded(params, number, base)
 
 
 def room_for(asked: int | None, prompt_tokens: int, context: int, default: int, prompt_field: str = "messages") -> int:

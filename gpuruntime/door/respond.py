@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from starlette.types import Send
 
 from gpuruntime.door.errors import ApiError
@@ -24,7 +26,7 @@ async def send_error(send: Send, error: ApiError, request_id: str = "", **more: 
     await send_json(send, error.status, error.body(), headers)
 
 
-def stream_start(request_id: str) -> dict[str, object]:
+def stream_start(request_id: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> dict[str, object]:
     return {
         "type": "http.response.start",
         "status": 200,
@@ -32,5 +34,6 @@ def stream_start(request_id: str) -> dict[str, object]:
             (b"content-type", b"text/event-stream; charset=utf-8"),
             (b"cache-control", b"no-cache"),
             (REQUEST_ID.encode(), request_id.encode()),
+            *headers,
         ],
     }

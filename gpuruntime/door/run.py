@@ -15,10 +15,11 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from starlette.types import Receive, Send
 
-from gpuruntime.backend import Backend, BadPrompt, Delta, EngineFailed, EngineFull
+from gpuruntime.backend import Backend, BadPrompt, Delta, EngineFailed, EngineFull, TokenLogprob
 from gpuruntime.door.bell import Bell
 from gpuruntime.door.choice import Choice, Source, joined_timings
 from gpuruntime.door.counting import Account
@@ -28,7 +29,8 @@ from gpuruntime.door.replica import Replica
 from gpuruntime.door.respond import send_error, send_json, stream_start
 from gpuruntime.goodput import Outcome
 from gpuruntime.mailbox import Mailbox
-from gpuruntime.protocol import REQUEST_ID
+from gpuruntime.marks import mark
+from gpuruntime.protocol import MARKS, REQUEST_ID
 
 # A step takes some 0.1 s, beside a busy neighbour up to 1 s. What an engine says later than that is not waited for.
 ABORT_S = 1.0
@@ -49,14 +51,18 @@ class Run:
         writer: Writer,
         *,
         stream: bool,
+        model: str = "",
     ) -> None:
+        """``model``: the frames come with marks of this model's tokens; empty: with none."""
         self.account = account
         self._replica = replica
         self._backend = backend
         self._choices = choices
         self._writer = writer
         self._stream = stream
-        self._open = len(choices)
+        self._model = model
+        self._begun = [choice for choice in choices if choice.finish_reason is None]
+        self._open = len(self._begun)
         self._pumps: dict[Choice, asyncio.Task[None]] = {}
         self._pumped: set[Choice] = set()
         self._news = Bell()
@@ -74,11 +80,13 @@ class Run:
         admission = self._replica.admission
         self.account.running_at_arrival, self.account.queued_at_arrival = admission.running, admission.queued
         try:
-            admission.join([choice.ticket for choice in self._choices])
+            admission.join([choice.ticket for choice in self._begun])
         except ApiError as error:  # counted by the gateway: it never was in the queue
             await send_error(send, error, self.account.request_id)
             return
-        self._pumps = {choice: asyncio.create_task(self._pump(choice)) for choice in self._choices}
+        self._pumps = {choice: asyncio.create_task(self._pump(choice)) for choice in self._begun}
+        if not self._begun:
+            self._news.ring()  # the client lacks nothing but the end
         watcher = asyncio.create_task(self._watch(receive))
         try:
             await (self._send_stream(send) if self._stream else self._send_whole(send))
@@ -130,7 +138,7 @@ class Run:
             await choice.source.begun.wait()
         choice.started_s = time.monotonic()
         self.account.start()
-        deltas = self._backend.generate(choice.engine_id, choice.source.prompt, choice.params)
+        deltas = self._backend.generate(choice.engine_id, choice.prompt, choice.params)
         feed = deltas if isinstance(deltas, Mailbox) else Mailbox()
         feed.notify = self._led(choice.source, feed) if choice.leads and len(self._choices) > 1 else self._news.ring
         feed.gap = self._replica.metrics.token_gap
@@ -152,6 +160,7 @@ class Run:
             raise EngineFailed(last.error or "no reason given")
         if reason not in _WHOLE:
             raise EngineFailed(f"the generation ended early ({reason or 'no reason given'})")
+        choice.source.begun.set()  # a leader may end with what it replayed
 
     def _led(self, source: Source, feed: Mailbox) -> Callable[[], None]:
         def news() -> None:
@@ -166,7 +175,7 @@ class Run:
         now = time.monotonic()
         started = now if choice.started_s is None else choice.started_s
         last = None if feed is None else feed.last
-        tokens = 0 if last is None else last.completion_tokens
+        tokens = choice.new_tokens
         if feed is not None and last is not None and last.finish_reason in _WHOLE:
             first = None if feed.first_s is None else feed.first_s - started
             admission.throughput.record(now - started, first, tokens)
@@ -212,31 +221,44 @@ class Run:
                 continue
             if not self._started:
                 self._started = True
-                await send(stream_start(self.account.request_id))
+                told = [(MARKS.encode(), self._model.encode())] if self._model else []
+                await send(stream_start(self.account.request_id, told))
             await send({"type": "http.response.body", "body": body, "more_body": not done})
             if done:
                 return
 
     def _frames(self) -> list[bytes]:
         """What came since the last call, counted and written."""
-        writer, frames = self._writer, list[bytes]()
+        frames = list[bytes]()
         for choice in self._choices:
-            if choice.feed is None:
-                continue
-            for delta in choice.feed.take():
+            for delta in () if choice.feed is None else choice.feed.take():
                 self._add(choice, delta)
-                reason = delta.finish_reason
-                if reason is not None and reason not in _WHOLE:
-                    continue  # the pump says why it is no end
-                if not choice.begun:
-                    choice.begun = True
-                    frames.append(writer.begin(choice))
-                if not choice.silent:
-                    frames.append(writer.text(choice, delta))
-                if reason is not None:
-                    self._open -= 1
-                    frames.append(writer.finish(choice))
+                if choice.replays(delta):
+                    self._replay(choice, delta)
+                elif delta.finish_reason is None or delta.finish_reason in _WHOLE:  # else the pump says why it ended
+                    frames += self._written(choice, delta)
         return frames
+
+    def _written(self, choice: Choice, delta: Delta) -> list[bytes]:
+        writer, reason, frames = self._writer, delta.finish_reason, list[bytes]()
+        if not choice.begun:
+            choice.begun = True
+            frames.append(writer.begin(choice))
+        if not choice.silent:
+            frames.append(writer.text(choice, delta))
+        if reason is not None:
+            self._open -= 1
+            frames.append(writer.finish(choice))
+        if self._model:
+            frames.append(mark(choice.index, () if choice.silent else delta.token_ids, reason))
+        return frames
+
+    def _replay(self, choice: Choice, delta: Delta) -> None:
+        """Brings the writer to where another door's stood; the client has what it says on the way."""
+        choice.begun = True
+        self._writer.begin(choice)
+        scores = tuple(TokenLogprob(token, 0.0) for token in delta.token_ids)
+        self._writer.text(choice, replace(delta, logprobs=scores))
 
     async def _send_whole(self, send: Send) -> None:
         while not self._left:
@@ -263,7 +285,7 @@ class Run:
     def _add(self, choice: Choice, delta: Delta) -> None:
         source = choice.source
         self.account.add(choice, delta)
-        if choice.leads and not source.computed and delta.completion_tokens:
+        if choice.leads and not source.computed and delta.completion_tokens and not choice.replays(delta):
             source.computed = True
             source.logprobs = delta.prompt_logprobs
             self._replica.seen.remember(source.hashes)

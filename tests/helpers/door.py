@@ -20,6 +20,7 @@ import msgspec
 import uvicorn
 
 from gpuruntime.backend import (
+    Backend,
     BackendInfo,
     BackendStats,
     BadPrompt,
@@ -90,6 +91,7 @@ class ScriptedBackend:
             tool_format=self.tool_format,
             thinks=self.thinks,
             pooling=self.pooling,
+            resumes=True,
         )
 
     async def start(self) -> BackendInfo:
@@ -136,7 +138,11 @@ class ScriptedBackend:
                 yield await self._embedded(request_id, prompt.token_ids)
                 return
             most = min(params.max_tokens, len(self.says) or params.max_tokens)
-            for count in range(1, most + 1):
+            have = len(prompt.answered)
+            if have:
+                text = "".join(self.says[:have] or [f"w{at} " for at in range(have)])
+                yield Delta(text, 0, have, length, token_ids=prompt.answered)
+            for count in range(have + 1, most + 1):
                 if self.step_s:
                     await asyncio.sleep(self.step_s)
                 if request_id in self.aborted:
@@ -226,11 +232,18 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def open_door(
-    backend: ScriptedBackend, *, spool_dir: str = "", control_url: str = "", ready: bool = True, **settings: Any
+    backend: Backend,
+    *,
+    info: BackendInfo | None = None,
+    replica_id: str = "rep_1",
+    spool_dir: str = "",
+    control_url: str = "",
+    ready: bool = True,
+    **settings: Any,
 ) -> AsyncIterator[OpenDoor]:
-    """The real application on a real socket. ``settings`` are of ``EngineSettings``."""
+    """The real application on a real socket. ``settings`` are of ``EngineSettings``; ``info``: of a real engine."""
     config = RuntimeConfig(
-        replica_id="rep_1",
+        replica_id=replica_id,
         deployment="dep_1",
         model_path="",
         served_model_name="m",
@@ -241,8 +254,10 @@ async def open_door(
         engine=EngineSettings(**settings),
     )
     replica = Replica(config)
-    if ready:
-        replica.serve(backend, backend.info(config.engine.max_num_seqs))
+    if isinstance(backend, ScriptedBackend):
+        info = backend.info(config.engine.max_num_seqs)
+    if ready and info is not None:
+        replica.serve(backend, info)
     listener = listen("127.0.0.1", 0)
     server = _Server(
         uvicorn.Config(build_app(replica), lifespan="off", log_config=None, timeout_graceful_shutdown=1, ws="none")
