@@ -329,6 +329,8 @@ class EndedRequest(msgspec.Struct, kw_only=True):
     ``running_at_arrival`` and ``queued_at_arrival``: requests that ran and waited at this door when it came.
     ``replayed_tokens``: of the completion's, which another door had generated and the client had before this one went
     on; the times of such a request, which are not those of the whole, stay None.
+    ``number``: the process (``epoch``) numbers its accounts from 1 without a gap, so that each can be added up exactly
+    once; ``ended_at``: Unix seconds by the door's clock. None of both: a door of the version before.
     """
 
     request_id: str
@@ -353,6 +355,8 @@ class EndedRequest(msgspec.Struct, kw_only=True):
     running_at_arrival: int | None = None
     queued_at_arrival: int | None = None
     replayed_tokens: int = 0
+    number: int | None = None
+    ended_at: float | None = None
 
 
 class Ended(_Message, tag="ended"):

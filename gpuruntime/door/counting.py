@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from dataclasses import dataclass, field
@@ -131,7 +132,7 @@ class Account:
             return self.prompt_tokens - timings.cached_tokens
         return timings.new_prompt_tokens
 
-    def record(self, outcome: Outcome, deployment: str, replica_id: str, epoch: str) -> EndedRequest:
+    def record(self, outcome: Outcome, deployment: str, replica_id: str, epoch: str, number: int) -> EndedRequest:
         ttft_s = self.ttft_s
         timings = self.berth()
         cached = timings.pop("cached_tokens")
@@ -162,13 +163,14 @@ class Counter:
         self._identity = (deployment, replica_id, epoch)
         self._spool = spool
         self._metrics = metrics
+        self._numbers = itertools.count(1)
         self.work = TenantWork()
 
     def end(self, account: Account, outcome: Outcome) -> None:
         if account.ended:
             return
         account.ended = True
-        ended = account.record(outcome, *self._identity)
+        ended = account.record(outcome, *self._identity, next(self._numbers))
         self._spool.append(ended)
         self._metrics.observe(ended)
         if account.trace is not None:

@@ -26,8 +26,11 @@ MOST_TOKENS = 1 << 31
 MOST_S = 1e7
 MOST_TOTAL_S = 1e10
 MOST_BATCH_SIZES = 32
+MOST_NUMBER = 1 << 53
+MOST_AT_S = 1e11  # within the calendar
 
 log = logging.getLogger(__name__)
+_Account = tuple[str, str, int | None]
 
 
 class RuntimeConsumer(AsyncWebsocketConsumer):
@@ -36,8 +39,8 @@ class RuntimeConsumer(AsyncWebsocketConsumer):
 
     async def connect(self) -> None:
         self.works: list[str] = []
-        self.ended: dict[str, protocol.EndedRequest] = {}
-        self.refused: set[str] = set()
+        self.ended: dict[_Account, protocol.EndedRequest] = {}
+        self.refused: set[_Account] = set()
         self.hello = ""
         self.replica_id = replica_of(self.scope["headers"]) or ""
         if not self.replica_id:
@@ -74,10 +77,10 @@ class RuntimeConsumer(AsyncWebsocketConsumer):
     def _take_ended(self, requests: list[protocol.EndedRequest]) -> None:
         """What cannot be is acknowledged and not booked: one such account must hold up neither spool nor ledger."""
         for request in requests:
-            self.ended[request.request_id] = request
+            self.ended[_account(request)] = request
             if not credible(request, self.replica_id):
                 log.error("account_refused", extra={"replica": self.replica_id, "request_id": request.request_id[:64]})
-                self.refused.add(request.request_id)
+                self.refused.add(_account(request))
 
     async def _write(self, stats: protocol.Stats | None) -> None:
         """All that is due in one transaction: it is there or it is not."""
@@ -92,7 +95,7 @@ class RuntimeConsumer(AsyncWebsocketConsumer):
                 fields = {"kind": "work", "replica": self.replica_id, "work": work}
                 pipe.xadd(names.DELTAS_STREAM, fields, maxlen=DELTAS_KEPT, approximate=True)  # type: ignore[arg-type]
             for request in ended:
-                if request.request_id in self.refused:
+                if _account(request) in self.refused:
                     continue
                 pipe.xadd(names.ENDED_STREAM, {"request": msgspec.json.encode(request)}, maxlen=ENDED_KEPT)
             await pipe.execute()
@@ -100,10 +103,15 @@ class RuntimeConsumer(AsyncWebsocketConsumer):
         del self.works[: len(works)]
         if ended:
             for request in ended:
-                self.ended.pop(request.request_id, None)
-                self.refused.discard(request.request_id)
+                self.ended.pop(_account(request), None)
+                self.refused.discard(_account(request))
             ack = protocol.EndedAck(request_ids=[request.request_id for request in ended])
             await self.send(protocol.encode(ack))
+
+
+def _account(request: protocol.EndedRequest) -> _Account:
+    """A request may have several at one replica: its process died, and the next one went on."""
+    return request.request_id, request.epoch, request.number
 
 
 def credible(request: protocol.EndedRequest, replica_id: str) -> bool:
@@ -111,7 +119,7 @@ def credible(request: protocol.EndedRequest, replica_id: str) -> bool:
     names_fit = (
         request.replica_id == replica_id
         and 0 < len(request.request_id) <= 40
-        and max(len(request.tenant), len(request.deployment)) <= 32
+        and max(len(request.tenant), len(request.deployment), len(request.epoch)) <= 32
         and len(request.finish_reason) <= 16
         and request.outcome in set(Outcome)
     )
@@ -121,12 +129,15 @@ def credible(request: protocol.EndedRequest, replica_id: str) -> bool:
     )  # fmt: skip
     times_ms = (request.queue_ms, request.prefill_ms, request.decode_ms, request.ttft_ms, request.duration_ms)
     times_s = (request.ideal_s, request.executed_ideal_s)
+    texts = (request.request_id, request.tenant, request.deployment, request.epoch, request.finish_reason)
     return (
         names_fit
         and all(0 <= count < MOST_TOKENS for count in counts if count is not None)
         and all(0 <= value <= MOST_S * 1000 for value in times_ms if value is not None)
         and all(0 <= value <= MOST_S for value in times_s if value is not None)
-        and "\0" not in "".join((request.request_id, request.tenant, request.deployment, request.finish_reason))
+        and 0 <= (request.number or 0) < MOST_NUMBER
+        and 0 <= (request.ended_at or 0) < MOST_AT_S
+        and "\0" not in "".join(texts)
     )
 
 
