@@ -74,6 +74,18 @@ def test_the_official_client_understands_a_refusal(runtime: RuntimeProcess) -> N
     assert caught.value.param == "temperature"
 
 
+def test_a_head_without_end_is_cut_off_at_a_door_too(runtime: RuntimeProcess) -> None:
+    def send(plug: socket.socket) -> None:
+        plug.sendall(b"GET /health HTTP/1.1\r\n")
+        for _ in range(10_000):
+            plug.sendall(b"x-filler: " + b"a" * 8000 + b"\r\n")
+            time.sleep(0.001)
+
+    address = ("127.0.0.1", int(runtime.url.rpartition(":")[2]))
+    with socket.create_connection(address, 20) as plug, pytest.raises(ConnectionError):
+        send(plug)
+
+
 def test_the_run_file_identifies_the_process(runtime: RuntimeProcess) -> None:
     run = runtime.state()
     assert run is not None
