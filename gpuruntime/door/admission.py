@@ -2,6 +2,13 @@
 
     join -> [fair queue] -> [held: its promise is loose, and it would slow a tighter one down] -> running -> leave
 
+The engine computes prompts in the order in which they come. So no more of them enter than keep it busy for
+``PREFILL_STEPS`` steps: what waits here can still be passed by what is more urgent, and what is in there no more.
+Of many places a few are kept for requests whose deadline would be over before a place becomes free by itself. A tenant
+that has its share of the places leaves to those who take less what they lately had (``door.places``), and enters only
+an engine that computes no other prompt. Batch requests run beside others only while those get their first tokens well
+before their deadlines.
+
 A request is held back while some running one was promised a shorter time per output token than it, and the step with
 one more in the batch is predicted to take longer than that. The prediction is the engine's moving average of its step
 times, scaled by (running + 1) / running: an upper bound, since no step's cost grows faster than its batch. So a class
@@ -16,20 +23,35 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gpuruntime.door.errors import ApiError
-from gpuruntime.door.queue import NEVER, FairQueue, Ticket
+from gpuruntime.door.places import Places, RoomForBatch
+from gpuruntime.door.queue import NEVER, FairQueue, Ticket, WhenLate
+from gpuruntime.door.throughput import Throughput
 
 RECHECK_S = 0.25  # a step time that has fallen lets held requests in without anybody leaving
-_MOVING = 0.2  # weight of the newest request in the moving averages
+PREFILL_STEPS = 2  # one that is computed and one that follows without a pause
+
+# What a token costs its tenant. Output costs twice an input token, as in VTC's measurements; one found in the cache is
+# still read by every step.
+INPUT_COST, CACHED_COST, OUTPUT_COST = 1.0, 0.05, 2.0
+FREEDOM = 8192.0  # of the queue's order between tenants: some twenty-five chat requests
+CREDIT = 12_288.0  # what is beyond the freedom goes first: some twelve chat requests
+
+PLACES_A_SPARE = 16  # one in so many places is kept for those who cannot wait for one
+PATIENCE = 5.0  # times the mean time between two requests that leave: who has more can wait
 
 
 @dataclass(frozen=True, slots=True)
 class Slo:
-    """What is left of the caller's service level, as durations. ``ttft_ms`` None: no deadline."""
+    """What is left of the caller's service level, as durations. ``ttft_ms`` None: no deadline.
+
+    ``when_late``: what the contract wants for a request whose first token is predicted to come after its deadline.
+    """
 
     ttft_ms: float | None = None
     free_tokens: float = 0.0
     prefill_rate: float | None = None
     tpot_ms: float | None = None
+    when_late: WhenLate = "queue"
 
     def ttft_left_s(self, new_prompt_tokens: int) -> float:
         if self.ttft_ms is None:
@@ -38,27 +60,13 @@ class Slo:
         return self.ttft_ms / 1000 + (beyond / self.prefill_rate if self.prefill_rate else 0.0)
 
 
-class Throughput:
-    """Moving averages of what requests took: the basis of Retry-After and of the predicted TTFT."""
+@dataclass(frozen=True, slots=True)
+class _Prefill:
+    """A prompt in the engine: when it entered, behind how many prompt tokens, and its own that are computed."""
 
-    def __init__(self) -> None:
-        self.service_s: float | None = None
-        self.first_token_s: float | None = None
-        self.output_tokens: float | None = None
-
-    def record(self, service_s: float, first_token_s: float | None, output_tokens: int) -> None:
-        self.service_s = _moved(self.service_s, service_s)
-        self.output_tokens = _moved(self.output_tokens, output_tokens)
-        if first_token_s is not None:
-            self.first_token_s = _moved(self.first_token_s, first_token_s)
-
-    def wait_s(self, ahead: int, capacity: int) -> float:
-        """How long until ``ahead`` requests have left ``capacity`` places."""
-        return ahead * (self.service_s or 0.0) / capacity
-
-
-def _moved(average: float | None, value: float) -> float:
-    return value if average is None else average + _MOVING * (value - average)
+    began_s: float
+    behind: int
+    tokens: int
 
 
 class Admission:
@@ -72,8 +80,11 @@ class Admission:
         *,
         clock: Callable[[], float] = time.monotonic,
         step_ms: Callable[[], float | None] = lambda: None,
+        step_tokens: int | None = None,
+        queue: FairQueue | None = None,
     ) -> None:
-        """``step_ms``: the engine's recent mean step time, None where it is not known."""
+        """``step_ms``: the engine's recent mean step time, None where it is not known. ``step_tokens``: how many tokens
+        it computes in a step; None: any number of prompts may enter."""
         self.capacity = capacity
         self.max_queue = max_queue
         self.queue_timeout_s = queue_timeout_s
@@ -81,9 +92,13 @@ class Admission:
         self.throughput = Throughput()
         self._clock = clock
         self._step_ms = step_ms
-        self._queue = FairQueue()
+        self._prefill_most = NEVER if step_tokens is None else PREFILL_STEPS * step_tokens
+        self._queue = FairQueue(freedom=FREEDOM, credit=CREDIT) if queue is None else queue
         self._held: list[Ticket] = []
         self._inside: set[Ticket] = set()
+        self._prefills: dict[Ticket, _Prefill] = {}
+        self._room_for_batch = RoomForBatch()
+        self._places = Places()
         self._recheck: asyncio.TimerHandle | None = None
         self._turns: dict[Ticket, asyncio.Future[None]] = {}
 
@@ -91,38 +106,95 @@ class Admission:
     def queued(self) -> int:
         return len(self._queue) + len(self._held)
 
+    @property
+    def _prefilling(self) -> int:
+        """Prompt tokens that the engine still has to compute before the last one in it gets its first token."""
+        return sum(prefill.tokens for prefill in self._prefills.values())
+
     def predicted_ttft_ms(self) -> float:
-        """What a request that came now would wait for its first token, from the moving averages."""
-        ahead = self.running + self.queued + 1 - self.capacity
-        wait_s = self.throughput.wait_s(max(0, ahead), self.capacity)
-        return 1000 * (wait_s + (self.throughput.first_token_s or 0.0))
+        """What a request that came now, with a short prompt and behind all others, would wait for its first token."""
+        tokens = self._prefilling + self._queue.new_tokens + sum(ticket.new_tokens for ticket in self._held)
+        return 1000 * self._predicted_s(self.queued, tokens)
+
+    def predicted_s(self, ticket: Ticket) -> float:
+        """From now to the first token of a ticket that does not wait yet."""
+        ahead, tokens = self._queue.ahead(ticket, self._clock())
+        return self._predicted_s(ahead, self._prefilling + tokens + ticket.new_tokens)
+
+    def _predicted_s(self, ahead: int, tokens: float) -> float:
+        place_s = self.throughput.wait_s(max(0, self.running + ahead + 1 - self.capacity), self.capacity)
+        return max(place_s + self.throughput.prefill_s(0), self.throughput.prefill_s(tokens))
 
     def ticket(
-        self, tenant: str, *, weight: float, new_prompt_tokens: int, max_tokens: int, slo: Slo, received_s: float
+        self,
+        tenant: str,
+        *,
+        weight: float,
+        new_prompt_tokens: int,
+        max_tokens: int,
+        slo: Slo,
+        received_s: float,
+        cached_tokens: int = 0,
     ) -> Ticket:
         """``received_s``: when the body was read, by the same clock; the durations of ``slo`` began there."""
-        prefill_s = self.throughput.first_token_s or 0.0
         expected = self.throughput.output_tokens
+        output = max_tokens if expected is None else min(max_tokens, expected)
+        prompt_cost = INPUT_COST * new_prompt_tokens + CACHED_COST * cached_tokens
+        deadline = received_s + slo.ttft_left_s(new_prompt_tokens)
         return Ticket(
             tenant=tenant,
             weight=weight,
-            cost=new_prompt_tokens + (max_tokens if expected is None else min(max_tokens, expected)),
-            latest_start=received_s + slo.ttft_left_s(new_prompt_tokens) - prefill_s,
+            cost=max(1.0, prompt_cost + OUTPUT_COST * output),
+            prompt_cost=prompt_cost,
+            latest_start=deadline - self.throughput.prefill_s(new_prompt_tokens),
             tpot_ms=slo.tpot_ms,
+            arrived_s=received_s,
+            new_tokens=new_prompt_tokens if max_tokens else 0,  # of an embedding no token tells that it is computed
+            cached_tokens=cached_tokens,
+            deadline=deadline,
+            when_late=slo.when_late,
         )
 
     def join(self, tickets: Sequence[Ticket]) -> None:
-        """Takes a place or a place in the queue for all of them, or for none. Raises ``ApiError`` 503 (``queue_full``).
+        """Takes a place or a place in the queue for all of them, or for none.
 
-        Each must then be waited for with ``turn``.
+        Raises ``ApiError`` 503 (``queue_full``) and, for tickets that are rather refused than late, 429
+        (``predicted_late``); those that are rather degraded lose their deadline. Each must then be waited for with
+        ``turn``.
         """
-        at_once = 0 if self._queue else max(0, min(len(tickets), self.capacity - self.running))
-        if self.queued + len(tickets) - at_once > self.max_queue:
+        if self.queued + len(tickets) - self._at_once(tickets) > self.max_queue:
             raise self._full(len(tickets))
+        self._look_ahead(tickets)
         for ticket in tickets:
             self._turns[ticket] = asyncio.get_running_loop().create_future()
-            self._queue.push(ticket)
+            self._queue.push(ticket, self._clock())
         self._next()
+
+    def _at_once(self, tickets: Sequence[Ticket]) -> int:
+        """How many of them need not wait."""
+        if self._queue:
+            return 0
+        prefilling, fit = self._prefilling, 0
+        for ticket in tickets[: max(0, self.capacity - self.running)]:
+            if prefilling and prefilling + ticket.new_tokens > self._prefill_most:
+                break
+            prefilling += ticket.new_tokens
+            fit += 1
+        return fit
+
+    def _look_ahead(self, tickets: Sequence[Ticket]) -> None:
+        """What the contract wants for those whose first token is predicted to be late."""
+        for ticket in tickets:
+            if ticket.when_late == "queue" or ticket.deadline == NEVER:
+                continue
+            predicted_s = self.predicted_s(ticket)
+            if self._clock() + predicted_s <= ticket.deadline:
+                continue
+            if ticket.when_late == "refuse":
+                raise _late(predicted_s, self._clock(), ticket)
+            for other in tickets:
+                other.degrade()
+            return
 
     async def turn(self, ticket: Ticket) -> None:
         """Waits for the ticket's turn. Raises ``ApiError`` 503 (``queue_timeout``).
@@ -158,29 +230,50 @@ class Admission:
         self.join([ticket])
         await self.turn(ticket)
 
-    def leave(self, ticket: Ticket, actual_cost: float) -> None:
-        """Frees the place and lets the next one in."""
-        self._queue.settle(ticket, actual_cost)
+    def generated(self, ticket: Ticket, tokens: int) -> None:
+        """So many tokens have come for it; the first one ends its prefill, which lets the next prompt in."""
+        prefill = self._prefills.pop(ticket, None)
+        self._queue.charge(ticket, ticket.prompt_cost + OUTPUT_COST * tokens)
+        if prefill is not None:
+            now = self._clock()
+            self.throughput.record_prefill(now - prefill.began_s, prefill.behind + prefill.tokens)
+            self._room_for_batch.first_token(ticket, now)
+            self._next()
+
+    def leave(self, ticket: Ticket, tokens: int) -> None:
+        """Frees the place and lets the next one in. ``tokens``: all that came for it."""
+        self._queue.settle(ticket, max(1.0, ticket.prompt_cost + OUTPUT_COST * tokens))
         self._gone(ticket)
 
     def _gone(self, ticket: Ticket) -> None:
         self._inside.discard(ticket)
+        self._places.leave(ticket.tenant, self._clock())
+        self._prefills.pop(ticket, None)
         self.running -= 1
         self._next()
 
     def _next(self) -> None:
         """Lets in whom it can: first those held, then the queue in its order."""
-        waiting, self._held = self._held, []
-        while self.running < self.capacity:
-            ticket = waiting.pop(0) if waiting else self._queue.pop(self._clock())
-            if ticket is None:
-                break
-            if self._fits(ticket):
+        held, self._held = self._held, []
+        for ticket in held:
+            if self.running < self.capacity and self._computes(ticket) and self._fits(ticket):
                 self._let_in(ticket)
             else:
                 self._held.append(ticket)
-        self._held += waiting
-        if self._held and self._recheck is None:
+        batch, now = True, self._clock()
+        while self.running < self.capacity:
+            following = self._queue.peek(now, batch=batch)
+            if following is None or not self._computes(following) or not self._leaves_room(following, now):
+                break
+            if following.batch and not self._fits_batch(following, now):
+                batch = False  # nor does any behind it, and its turn comes when one does
+                continue
+            self._queue.pop(now, batch=batch)
+            if following.batch or self._fits(following):
+                self._let_in(following)
+            else:
+                self._held.append(following)
+        if self.queued and self.running < self.capacity and self._recheck is None:
             self._recheck = asyncio.get_running_loop().call_later(RECHECK_S, self._look_again)
 
     def _look_again(self) -> None:
@@ -188,11 +281,34 @@ class Admission:
         self._next()
 
     def _let_in(self, ticket: Ticket) -> None:
+        self._prefills[ticket] = _Prefill(self._clock(), self._prefilling, ticket.new_tokens)
         self.running += 1
         self._inside.add(ticket)
+        self._places.enter(ticket.tenant, ticket.weight, self._clock())
         turn = self._turns[ticket]
         if not turn.done():
             turn.set_result(None)
+
+    def _computes(self, ticket: Ticket) -> bool:
+        """Whether the engine would soon compute its prompt."""
+        prefilling = self._prefilling
+        return not prefilling or prefilling + ticket.new_tokens <= self._prefill_most
+
+    def _leaves_room(self, ticket: Ticket, now: float) -> bool:
+        """Whether those with less time, or who take less than their share, find a place though this one enters."""
+        if ticket.batch:
+            return True
+        spare = self.capacity // PLACES_A_SPARE
+        patient = ticket.latest_start - ticket.arrived_s > PATIENCE * self.throughput.wait_s(1, self.capacity)
+        if patient and self.running + spare >= self.capacity:
+            return False
+        kept = self._places.kept_from(ticket.tenant, self.capacity, self._queue.in_credit, now)
+        return kept is None or (self.running + kept < self.capacity and not self._prefilling)
+
+    def _fits_batch(self, ticket: Ticket, now: float) -> bool:
+        """Whether the others leave slack for a batch request, or it is due its small share in spite of them."""
+        due = self._room_for_batch.fits(self._inside) or self._queue.owes_batch(now)
+        return due and self._fits(ticket)
 
     def _fits(self, ticket: Ticket) -> bool:
         """Whether the step with one more keeps what running requests were promised and this one was not."""
@@ -213,3 +329,14 @@ class Admission:
         retry = min(60.0, max(1.0, self.throughput.wait_s(self.queued, self.capacity)))
         message = f"The request waited {self.queue_timeout_s:g} s in the queue without getting its turn."
         return ApiError(503, message, code="queue_timeout", retry_after_s=retry)
+
+
+def _late(predicted_s: float, now: float, ticket: Ticket) -> ApiError:
+    """``predicted_s``: from now on; the client is told what it would have waited from its request on."""
+    waited_s, promised_s = now - ticket.arrived_s, ticket.deadline - ticket.arrived_s
+    text = (
+        f"The request would get its first token in about {waited_s + predicted_s:.1f} s, "
+        f"its class promises {promised_s:.1f} s. Try again later."
+    )
+    retry_s = min(60.0, max(1.0, waited_s + predicted_s - promised_s))
+    return ApiError(429, text, code="predicted_late", retry_after_s=retry_s)

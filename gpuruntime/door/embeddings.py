@@ -212,7 +212,7 @@ class EmbeddingRun:
                 await self._run_all()
             finally:
                 self.account.timings = self._timings()
-                admission.leave(self._ticket, self.account.new_prompt_tokens or 0)
+                admission.leave(self._ticket, 0)
         except ApiError as error:
             self.fail(error)
         except EngineFull as error:

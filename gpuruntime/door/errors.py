@@ -26,7 +26,10 @@ class ApiError(Exception):
     def headers(self) -> dict[str, str]:
         if self.retry_after_s is None:
             return {}
-        return {"retry-after": str(max(1, math.ceil(self.retry_after_s)))}
+        found = {"retry-after": str(max(1, math.ceil(self.retry_after_s)))}
+        if self.status == 429:  # clients that know the header retry one anyway; those of a queue must not give up
+            found["x-should-retry"] = "true"
+        return found
 
 
 def bad_request(message: str, param: str | None = None, code: str = "invalid_value") -> ApiError:

@@ -57,6 +57,7 @@ class Replica:
             settings.max_queue,
             settings.queue_timeout_s,
             step_ms=lambda: self.stats().step_ms_ewma,
+            step_tokens=settings.max_num_batched_tokens if settings.engine == "native" else None,
         )
         self.seen = SeenBlocks()
         self.metrics = Metrics(config.served_model_name, lambda: (self.stats(), self.admission.queued))

@@ -177,9 +177,8 @@ class Run:
         last = None if feed is None else feed.last
         tokens = choice.new_tokens
         if feed is not None and last is not None and last.finish_reason in _WHOLE:
-            first = None if feed.first_s is None else feed.first_s - started
-            admission.throughput.record(now - started, first, tokens)
-        admission.leave(choice.ticket, (choice.source.new_tokens or 0) * choice.leads + tokens)
+            admission.throughput.record(now - started, tokens)
+        admission.leave(choice.ticket, tokens)
 
     async def _end_early(self) -> None:
         """Lets an engine that can say what a request cost that nobody reads any more; bounded in time."""
@@ -285,6 +284,8 @@ class Run:
     def _add(self, choice: Choice, delta: Delta) -> None:
         source = choice.source
         self.account.add(choice, delta)
+        if delta.completion_tokens and not choice.replays(delta):
+            self._replica.admission.generated(choice.ticket, delta.completion_tokens - len(choice.answered))
         if choice.leads and not source.computed and delta.completion_tokens and not choice.replays(delta):
             source.computed = True
             source.logprobs = delta.prompt_logprobs

@@ -240,7 +240,7 @@ async def test_a_client_that_leaves_the_queue_gives_its_place_up() -> None:
         assert len(backend.order) == 1
 
 
-async def test_urgent_requests_overtake_and_tenants_share() -> None:
+async def test_urgent_requests_overtake_those_of_every_tenant() -> None:
     gate = asyncio.Event()
     backend = ScriptedBackend(gate=gate)
     async with open_door(backend, max_num_seqs=1) as door:
@@ -257,14 +257,14 @@ async def test_urgent_requests_overtake_and_tenants_share() -> None:
             await soon(lambda: len(door.replica.active) == count + 1)
 
         await send("first", "a")
-        await send("a-none", "a")
+        await send("a-none", "a", x_slo_tpot_ms="60000")
         await send("a-loose", "a", x_slo_ttft_ms="60000")
         await send("a-tight", "a", x_slo_ttft_ms="30000")
-        await send("b", "b")
+        await send("b", "b", x_slo_ttft_ms="45000")
         gate.set()
         for response in await asyncio.gather(*waiting):
             response.release()
-    assert backend.order == ["first", "b", "a-tight", "a-loose", "a-none"]
+    assert backend.order == ["first", "a-tight", "b", "a-loose", "a-none"]
 
 
 async def test_a_full_queue_answers_503_and_counts_nothing() -> None:
