@@ -54,6 +54,8 @@ class Postgres:
     @property
     def command(self) -> list[str]:
         settings = {"listen_addresses": "", "unix_socket_directories": str(self.sockets), "max_connections": "200"}
+        # Of a statement that fails the log has the error alone: the values of its rows are people's.
+        settings |= {"log_min_error_statement": "panic", "log_error_verbosity": "terse"}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         return [str(_binaries() / "postgres"), "-D", str(self.directory), *options]
 

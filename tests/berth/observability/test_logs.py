@@ -78,6 +78,9 @@ def test_rest_writes_the_request_id_and_no_password(written: Written) -> None:
     client = APIClient()
     answer = client.post("/api/v1/session", {"email": "a@b.co", "password": PROMPT}, format="json")
     assert answer.status_code == 401
+    for path in ("session", "keys", "nothing"):
+        assert client.post(f"/api/v1/{path}?token={PROMPT}").status_code in (400, 401, 403, 404)
+    assert {line["path"] for line in written.lines() if line["logger"] == "django.request"} >= {"/api/v1/session"}
     logging.getLogger("berth.test").info("event", extra={"tenant": "acme"})
     assert PROMPT not in written.getvalue()
     event = next(line for line in written.lines() if line["event"] == "event")
