@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from gpuruntime.backend import Prompt, SamplingParams, TokenLogprob
@@ -25,7 +26,7 @@ def upstream_body(model: str, prompt: Prompt, params: SamplingParams) -> dict[st
         "stream_options": {"include_usage": True, "continuous_usage_stats": True},
     }
     if chat:
-        body["messages"] = list(prompt.messages)
+        body["messages"] = [_message(message) for message in prompt.messages]
     else:
         body["prompt"] = prompt.text if prompt.token_ids is None else list(prompt.token_ids)
     optional: dict[str, Any] = {
@@ -41,12 +42,39 @@ def upstream_body(model: str, prompt: Prompt, params: SamplingParams) -> dict[st
         "ignore_eos": params.ignore_eos,
     }
     body |= {name: value for name, value in optional.items() if value}
+    if prompt.tools:
+        # The door reads calls out of the text, as it does for our own engine: the server only renders the tools.
+        body |= {"tools": list(prompt.tools), "tool_choice": "none"}
+    if params.special:
+        body["skip_special_tokens"] = False
+    if params.grammar is not None:
+        body["structured_outputs"] = structure_of(params.grammar)
     if params.seed is not None:
         body["seed"] = params.seed
     if params.logprobs is not None:
         body |= {"logprobs": True, "top_logprobs": params.logprobs} if chat else {"logprobs": params.logprobs}
         body["return_tokens_as_token_ids"] = True
     return body
+
+
+def structure_of(grammar: str) -> dict[str, Any]:
+    """llguidance's grammar as vLLM's ``structured_outputs``, which its guidance backend compiles to the same one."""
+    if not grammar.startswith("{"):  # Lark is its own text
+        return {"grammar": grammar}
+    (only,) = json.loads(grammar)["grammars"]
+    return {"grammar": only["lark_grammar"]} if only.get("lark_grammar") else {"json": only["json_schema"]}
+
+
+def _message(message: dict[str, Any]) -> dict[str, Any]:
+    """On the wire a call's arguments are JSON in a text; templates have them as the object."""
+    if not message.get("tool_calls"):
+        return message
+    calls = []
+    for call in message["tool_calls"]:
+        function, arguments = call["function"], call["function"]["arguments"]
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        calls.append(call | {"function": function | {"arguments": text}})
+    return message | {"tool_calls": calls}
 
 
 def scores_of(logprobs: dict[str, Any] | None) -> tuple[TokenLogprob, ...]:

@@ -119,7 +119,7 @@ class OpenAIServerBackend:
     async def prepare(
         self, messages: list[dict[str, Any]], salt: bytes, tools: Sequence[dict[str, Any]] = ()
     ) -> Prompt:
-        return Prompt(messages=tuple(messages), token_ids=None, salt=salt)
+        return Prompt(messages=tuple(messages), token_ids=None, salt=salt, tools=tuple(tools))
 
     async def prepare_text(self, text: str | tuple[int, ...], salt: bytes, *, special_tokens: bool = True) -> Prompt:
         if not special_tokens:

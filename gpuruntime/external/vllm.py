@@ -23,12 +23,14 @@ import aiohttp
 from tokenizers import Tokenizer
 
 from gpuruntime.backend import BackendInfo
-from gpuruntime.external.openai_body import EXTENSIONS, SCORES, UNGUIDED
+from gpuruntime.external.openai_body import EXTENSIONS, SCORES
 from gpuruntime.external.openai_server import OpenAIServerBackend
+from gpuruntime.loading.tokenizer import template_source
 from gpuruntime.loading.vocabulary import Vocabulary
 from gpuruntime.modelinfo import ModelFileError, read_model
 from gpuruntime.process import end_with_parent
 from gpuruntime.protocol import RuntimeConfig
+from gpuruntime.tools.formats import ToolFormat, tool_format
 
 START_TIMEOUT_S = 600.0
 STOP_TIMEOUT_S = 10.0
@@ -40,7 +42,8 @@ class VllmBackend(OpenAIServerBackend):
     """Starts and owns the server it proxies to.
 
     It scores tokens by their ids, whose bytes are read from the model's own tokenizer; a prompt it scores for no
-    stream, and our door only streams.
+    stream, and our door only streams. Grammars it compiles as we do, by llguidance. Tools it renders; their calls the
+    door reads out of the text, by the format of the model's template, so vLLM needs no parser of its own.
     """
 
     engine = "vllm"
@@ -82,6 +85,8 @@ class VllmBackend(OpenAIServerBackend):
         await self._until_healthy()
         info = await super().start()
         self._vocabulary = await asyncio.to_thread(_vocabulary, Path(self._config.model_path))
+        form = _tool_format(Path(self._config.model_path))
+        refuses = SCORES if self._vocabulary is None else frozenset({"prompt_logprobs"})
         return BackendInfo(
             engine=self.engine,
             model=info.model,
@@ -91,7 +96,8 @@ class VllmBackend(OpenAIServerBackend):
             weights_bytes=model.parameter_count * (4 if self._config.engine.dtype == "fp32" else 2),
             dtype=self._config.engine.dtype,
             vocab_size=model.vocab_size,
-            refuses=(SCORES if self._vocabulary is None else frozenset({"prompt_logprobs"})) | UNGUIDED,
+            refuses=refuses | (frozenset({"tools"}) if form is None else frozenset()),
+            tool_format=form,
         )
 
     def token_bytes(self, token: int) -> bytes:
@@ -126,6 +132,7 @@ class VllmBackend(OpenAIServerBackend):
             *("--max-model-len", str(self._max_model_len)),
             *("--kv-cache-memory-bytes", str(settings.kv_bytes)),
             "--enable-prompt-tokens-details",
+            *("--structured-outputs-config", '{"backend": "guidance"}'),
             *settings.extra_args,
         ]
 
@@ -181,6 +188,14 @@ def _model_sampling(path: Path) -> dict[str, float]:
         return {}
     names = ("temperature", "top_p", "top_k")
     return {name: config[name] for name in names if isinstance(config.get(name), int | float)}
+
+
+def _tool_format(path: Path) -> ToolFormat | None:
+    """None where the template knows no tools, or only vLLM finds it."""
+    try:
+        return tool_format(template_source(path))
+    except (OSError, ValueError):
+        return None
 
 
 def _vocabulary(path: Path) -> Vocabulary | None:

@@ -43,7 +43,7 @@ class ChatTokenizer:
         settings = read_json(settings_path) if settings_path.is_file() else {}
         self.special_tokens = {name: text for name in _TOKEN_NAMES if (text := _token_text(settings.get(name)))}
         self.eos_token_ids = self._end_ids(model_dir)
-        source = _template_source(model_dir, settings)
+        source = template_source(model_dir)
         self.tool_format = tool_format(source)
         self.thinks = thinks(source)
         self._template = ChatTemplate(source, self.special_tokens)
@@ -145,11 +145,13 @@ def _token_text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _template_source(model_dir: Path, settings: dict[str, Any]) -> str:
+def template_source(model_dir: Path) -> str:
+    """A model directory's chat template. Raises ``ValueError`` where it has none."""
     path = model_dir / "chat_template.jinja"
     if path.is_file():
         return path.read_text("utf-8")
-    template = settings.get("chat_template")
+    settings_path = model_dir / "tokenizer_config.json"
+    template = read_json(settings_path).get("chat_template") if settings_path.is_file() else None
     if isinstance(template, list):
         named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
         template = named.get("default")

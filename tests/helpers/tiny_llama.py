@@ -10,9 +10,12 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 HIDDEN, HEADS, LAYERS, FEED = 32, 2, 2, 64
+TURNS = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+)
 
 
-def write_tiny_llama(folder: Path) -> None:
+def write_tiny_llama(folder: Path, *, template: str = TURNS, context: int = 512) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {letter: index for index, letter in enumerate([*letters, "<|im_start|>", "<|im_end|>"])}
@@ -21,8 +24,6 @@ def write_tiny_llama(folder: Path) -> None:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>"])
     tokenizer.save(str(folder / "tokenizer.json"))
-    turns = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    template = turns + "<|im_start|>assistant\n"
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -33,7 +34,7 @@ def write_tiny_llama(folder: Path) -> None:
         "num_key_value_heads": HEADS,
         "head_dim": HIDDEN // HEADS,
         "vocab_size": len(vocabulary),
-        "max_position_embeddings": 512,
+        "max_position_embeddings": context,
         "rms_norm_eps": 1e-5,
         "rope_theta": 10000.0,
         "hidden_act": "silu",
