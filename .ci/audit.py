@@ -58,8 +58,8 @@ def pins(text: str) -> dict[str, str]:
     return found
 
 
-def python_packages(root: str, extras: Sequence[str]) -> dict[str, Package]:
-    """All that ``root`` needs as it is installed here, itself left out."""
+def python_packages(root: str, extras: Sequence[str], closed: Mapping[str, str]) -> dict[str, Package]:
+    """All that ``root`` needs as it is installed here, itself left out; not what only one of ``closed`` brings."""
     found: dict[str, Package] = {}
     waiting: list[tuple[str, frozenset[str]]] = [(root, frozenset(extras))]
     seen = set(waiting)
@@ -68,7 +68,7 @@ def python_packages(root: str, extras: Sequence[str]) -> dict[str, Package]:
         distribution = importlib.metadata.distribution(name)
         if name != root:
             found[normal(name)] = Package("PyPI", normal(name), distribution.version, licence_of(distribution.metadata))
-        for requirement in map(Requirement, distribution.requires or []):
+        for requirement in map(Requirement, [] if normal(name) in closed else distribution.requires or []):
             needed = (requirement.name, frozenset(requirement.extras))
             environments = [{"extra": extra} for extra in (wanted or {""})]
             applies = requirement.marker is None or any(requirement.marker.evaluate(e) for e in environments)
@@ -101,8 +101,7 @@ def offline_faults(packages: Sequence[Package], pinned: Mapping[str, str], rules
         if package.name in rules["removed"]:
             yield f"{package}: was removed: {rules['removed'][package.name]}"
         pin = pinned.get(package.name)
-        free = package.ecosystem == "npm" or package.name in rules["unpinned"]
-        if not free and pin != package.version.partition("+")[0]:  # "+cpu" names a build
+        if package.ecosystem == "PyPI" and pin != package.version.partition("+")[0]:  # "+cpu" names a build
             yield f"{package}: constraints.txt pins {pin or 'no version of it'}"
         licence = package.licence or licences["known"].get(package.name, "")
         if not allowed.search(licence) or refused.search(licence):
@@ -136,7 +135,7 @@ def not_accepted(
 def main() -> int:
     rules = tomllib.loads((ROOT / ".ci" / "audit.toml").read_text())
     lock = json.loads((ROOT / "frontend" / "package-lock.json").read_text())
-    packages = [*python_packages("berth", EXTRAS).values(), *npm_packages(lock)]
+    packages = [*python_packages("berth", EXTRAS, rules["closed"]).values(), *npm_packages(lock)]
     faults = list(offline_faults(packages, pins((ROOT / "constraints.txt").read_text()), rules))
     try:
         found = advisories(packages, SERVICE)
