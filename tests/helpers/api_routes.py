@@ -140,6 +140,7 @@ SINGLE: dict[str, str] = {
     "me/mfa/recovery-codes": "session",
     "fleet/map": "operator",
     "goodput": "tenant",
+    "budgets": "tenant",
     "slas/attainment": "tenant",
     "slas/violations": "tenant",
     "search": "tenant",
@@ -147,7 +148,7 @@ SINGLE: dict[str, str] = {
     "usage/export.csv": "tenant",
     "keys/playground": "body",
 }
-QUERIES = {"search": "q=tenant"}
+QUERIES = {"search": "q=tenant", "budgets": "kind=key"}
 
 
 @dataclass(frozen=True)

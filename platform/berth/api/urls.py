@@ -17,6 +17,7 @@ from berth.deployments.api import DeploymentView, ReplicaView
 from berth.fleet.api import GpuView, NodeView, SliceView
 from berth.fleet.map_api import FleetMapView
 from berth.metering.api import GoodputView, UsageView
+from berth.metering.budgets_api import BudgetsView
 from berth.metering.requests_api import RequestView
 from berth.metering.slas_api import AttainmentView, ViolationsView
 from berth.options.api import SettingView
@@ -69,6 +70,7 @@ urlpatterns = [
     path("invitations/look", LookView.as_view()),
     path("invitations/accept", AcceptView.as_view()),
     path("goodput", GoodputView.as_view()),
+    path("budgets", BudgetsView.as_view()),
     path("fleet/map", FleetMapView.as_view()),
     path("slas/attainment", AttainmentView.as_view()),
     path("slas/violations", ViolationsView.as_view()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from django.db import models
@@ -68,4 +69,6 @@ def _plain(value: Any) -> Any:
         return str(value.pk)
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     return value

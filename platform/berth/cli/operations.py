@@ -75,9 +75,12 @@ KEYS = Operation(
 CREATE_KEY = Operation(
     "POST",
     "keys",
-    body=("tenant", "name", "expires_at", "scopes", "deployments"),
+    body=(
+        "tenant", "name", "expires_at", "scopes", "deployments", "requests_per_minute", "tokens_per_minute",
+        "max_concurrency", "tokens_per_day", "tokens_per_month", "cost_per_day", "cost_per_month",
+    ),
     shows=("token", "key.id", "key.name"),
-)
+)  # fmt: skip  # fmt: skip
 REVOKE_KEY = Operation("POST", "keys/{id}/revoke", shows=("id", "name", "revoked_at"))
 ROTATE_KEY = Operation(
     "POST", "keys/{id}/rotate", body=("grace_seconds",), shows=("token", "key.id", "key.previous_until")

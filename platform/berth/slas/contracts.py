@@ -295,7 +295,7 @@ def _check_limits(limits: Mapping[str, Any]) -> None:
     for name, value in limits.items():
         if name not in LIMITS:
             raise Invalid(f"{name!r} is not a limit: expected one of {', '.join(LIMITS)}", field=name)
-        if value is not None and value < (0 if name in _BURSTS else 1):
+        if value is not None and name not in BUDGETS and value < (0 if name in _BURSTS else 1):
             raise Invalid(f"{value}: at least 1, or empty for no limit", field=name)
     for burst, rate in _BURSTS.items():
         if limits.get(burst) and limits.get(rate) is None:

@@ -296,6 +296,21 @@ def test_keys(signed_in: StandIn) -> None:
     assert made == "key_1.secret\n"  # alone, so that a script can take it
     body = signed_in.asked("POST", "keys")
     assert (body["scopes"], body["deployments"], body["tenant"]) == (["inference"], ["dep_1"], "ten_1")
+    assert not {name for name in body if "_per_" in name or name == "max_concurrency"}  # what is not said is no limit
+    limits = {
+        "requests_per_minute": 60, "tokens_per_minute": 9000, "max_concurrency": 4, "tokens_per_day": 10**6,
+        "tokens_per_month": 10**7, "cost_per_day": "1.1", "cost_per_month": "20.0001",
+    }  # fmt: skip
+    worked(
+        "keys",
+        "create",
+        "ci",
+        *(part for name, value in limits.items() for part in (f"--{name.replace('_', '-')}", str(value))),
+    )
+    body = signed_in.seen[-1][2]
+    assert {name: body[name] for name in limits} == limits
+    for amount in ("0", "-1", "nan", "a lot"):
+        assert run("keys", "create", "ci", "--cost-per-day", amount).exit_code == 2
     assert worked("keys", "rotate", "key_1", "--grace", "60") == "key_1.another\n"
     assert signed_in.asked("POST", "keys/key_1/rotate") == {"grace_seconds": 60}
     assert run("keys", "revoke", "key_1", given="n\n").exit_code == 1
