@@ -58,22 +58,27 @@ def pins(text: str) -> dict[str, str]:
     return found
 
 
-def python_packages(root: str, extras: Sequence[str], closed: Mapping[str, str]) -> dict[str, Package]:
-    """All that ``root`` needs as it is installed here, itself left out; not what only one of ``closed`` brings."""
+def asked_for(project: Mapping[str, Any]) -> list[str]:
+    """The requirements of ``pyproject.toml``: of the platform, and of the extras that are audited."""
+    return [*project["dependencies"], *(text for extra in EXTRAS for text in project["optional-dependencies"][extra])]
+
+
+def python_packages(asked: Sequence[str], closed: Mapping[str, str]) -> dict[str, Package]:
+    """All that is needed for what is ``asked``, as it is installed here; not what only one of ``closed`` brings."""
     found: dict[str, Package] = {}
-    waiting: list[tuple[str, frozenset[str]]] = [(root, frozenset(extras))]
-    seen = set(waiting)
+    waiting = [Requirement(text) for text in asked]
+    seen: set[tuple[str, frozenset[str]]] = set()
     while waiting:
-        name, wanted = waiting.pop()
+        requirement = waiting.pop()
+        name, extras = normal(requirement.name), frozenset(requirement.extras)
+        if (name, extras) in seen:
+            continue
+        seen.add((name, extras))
         distribution = importlib.metadata.distribution(name)
-        if name != root:
-            found[normal(name)] = Package("PyPI", normal(name), distribution.version, licence_of(distribution.metadata))
-        for requirement in map(Requirement, [] if normal(name) in closed else distribution.requires or []):
-            needed = (requirement.name, frozenset(requirement.extras))
-            environments = [{"extra": extra} for extra in (wanted or {""})]
-            applies = requirement.marker is None or any(requirement.marker.evaluate(e) for e in environments)
-            if applies and needed not in seen:
-                seen.add(needed)
+        found[name] = Package("PyPI", name, distribution.version, licence_of(distribution.metadata))
+        environments = [{"extra": extra} for extra in (extras or {""})]
+        for needed in map(Requirement, [] if name in closed else distribution.requires or []):
+            if needed.marker is None or any(needed.marker.evaluate(e) for e in environments):
                 waiting.append(needed)
     return found
 
@@ -135,7 +140,8 @@ def not_accepted(
 def main() -> int:
     rules = tomllib.loads((ROOT / ".ci" / "audit.toml").read_text())
     lock = json.loads((ROOT / "frontend" / "package-lock.json").read_text())
-    packages = [*python_packages("berth", EXTRAS, rules["closed"]).values(), *npm_packages(lock)]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    packages = [*python_packages(asked_for(project), rules["closed"]).values(), *npm_packages(lock)]
     faults = list(offline_faults(packages, pins((ROOT / "constraints.txt").read_text()), rules))
     try:
         found = advisories(packages, SERVICE)
