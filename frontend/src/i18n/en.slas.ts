@@ -147,6 +147,7 @@ export const enSlas = {
       burst_tokens_per_min: "Burst, tokens a minute",
       max_concurrency: "Requests at a time",
       weight: "Weight",
+      tiers: "Service tiers",
     } as Record<string, string>,
     form: {
       deployment: "Deployment",
@@ -155,6 +156,8 @@ export const enSlas = {
       classHint: "What is promised, and what tokens cost.",
       choose: "Choose",
       needed: "Choose one",
+      tiers: "Other classes that requests may pick, by OpenAI's “service_tier”",
+      noTier: "Not allowed",
       limits: "Limits. An empty field is no limit.",
       none: "No limit",
       from: "In force from",

@@ -130,6 +130,7 @@ export const zhSlas: typeof enSlas = {
       burst_tokens_per_min: "突发，每分钟词元数",
       max_concurrency: "并发请求数",
       weight: "权重",
+      tiers: "服务层级",
     },
     form: {
       deployment: "部署",
@@ -138,6 +139,8 @@ export const zhSlas: typeof enSlas = {
       classHint: "承诺的内容，以及词元的价格。",
       choose: "请选择",
       needed: "请选择",
+      tiers: "请求可按 OpenAI 的 “service_tier” 选用的其他等级",
+      noTier: "不允许",
       limits: "限额。留空表示没有上限。",
       none: "无上限",
       from: "生效时间",

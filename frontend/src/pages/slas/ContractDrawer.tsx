@@ -11,12 +11,15 @@ import { useCreateContract, useEditContract } from "../../hooks/useContracts";
 import { useScope } from "../../hooks/useScope";
 import { t } from "../../i18n";
 import { classLine } from "../deployments/classLine";
-import { type ContractValues, changeOf, checkContract, NEW_CONTRACT, valuesOf } from "./contractForm";
+import { type ContractValues, changeOf, checkContract, NEW_CONTRACT, TIERS, valuesOf } from "./contractForm";
 import classes from "./Slas.module.css";
 
 const words = t.slas.contracts.form;
 
-type Limit = Exclude<keyof ContractValues, "tenant" | "deployment" | "service_class" | "valid_from">;
+type Limit = Exclude<
+  keyof ContractValues,
+  "tenant" | "deployment" | "service_class" | "tiers" | "valid_from"
+>;
 const LIMITS: { name: Limit; min: number; step: number }[] = [
   { name: "guaranteed_requests_per_min", min: 1, step: 10 },
   { name: "burst_requests_per_min", min: 0, step: 10 },
@@ -38,6 +41,7 @@ function ContractForm({ initial, editing, onSubmit, drawer, notice }: FormProps)
   const form = useForm({ initialValues: initial, validate: (values) => checkContract(values) });
   const levels = useClasses();
   const level = levels.data?.find((one) => one.id === form.values.service_class);
+  const names = (levels.data ?? []).map((one) => ({ value: one.id, label: one.name }));
   return (
     <FormDrawer {...drawer} size={560} onSubmit={form.onSubmit(onSubmit)}>
       {notice}
@@ -55,10 +59,25 @@ function ContractForm({ initial, editing, onSubmit, drawer, notice }: FormProps)
         label={words.class}
         description={level ? classLine(level) : words.classHint}
         placeholder={words.choose}
-        data={(levels.data ?? []).map((c) => ({ value: c.id, label: c.name }))}
+        data={names}
         allowDeselect={false}
         {...form.getInputProps("service_class")}
       />
+      <fieldset className={classes.group}>
+        <legend>{words.tiers}</legend>
+        <SimpleGrid cols={{ base: 1, xs: 3 }} spacing="sm">
+          {TIERS.map((tier) => (
+            <Select
+              key={tier}
+              label={tier}
+              placeholder={words.noTier}
+              data={names}
+              clearable
+              {...form.getInputProps(`tiers.${tier}`)}
+            />
+          ))}
+        </SimpleGrid>
+      </fieldset>
       <fieldset className={classes.group}>
         <legend>{words.limits}</legend>
         <SimpleGrid cols={{ base: 1, xs: 2 }} spacing="sm">

@@ -36,6 +36,7 @@ function said(contract: Contract): Record<string, unknown> {
     burst_tokens_per_min: contract.burst_tokens_per_min,
     max_concurrency: contract.max_concurrency,
     weight: contract.weight,
+    tiers: contract.tiers.map((one) => `${one.tier}: ${one.class_name}`).join(", "),
   };
 }
 

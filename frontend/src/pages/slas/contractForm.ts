@@ -3,6 +3,10 @@ import { t } from "../../i18n";
 
 type Num = number | "";
 
+/** OpenAI's words for the classes that a contract may allow beside its own. */
+export const TIERS = ["flex", "priority", "scale"] as const;
+type Tiers = Record<(typeof TIERS)[number], string | null>;
+
 /** `valid_from` is what a datetime-local input holds; "" means now. */
 export interface ContractValues {
   tenant: string;
@@ -14,6 +18,7 @@ export interface ContractValues {
   burst_tokens_per_min: Num;
   max_concurrency: Num;
   weight: Num;
+  tiers: Tiers;
   valid_from: string;
 }
 
@@ -27,10 +32,12 @@ export const NEW_CONTRACT: ContractValues = {
   burst_tokens_per_min: 0,
   max_concurrency: "",
   weight: 1,
+  tiers: { flex: null, priority: null, scale: null },
   valid_from: "",
 };
 
 export function valuesOf(contract: Contract): ContractValues {
+  const allowed = Object.fromEntries(contract.tiers.map((one) => [one.tier, one.class_id]));
   return {
     tenant: contract.tenant.id,
     deployment: contract.deployment.id,
@@ -41,12 +48,17 @@ export function valuesOf(contract: Contract): ContractValues {
     burst_tokens_per_min: contract.burst_tokens_per_min,
     max_concurrency: contract.max_concurrency ?? "",
     weight: contract.weight,
+    tiers: { ...NEW_CONTRACT.tiers, ...allowed },
     valid_from: "",
   };
 }
 
 export function changeOf(values: ContractValues): ContractChange & { service_class: string } {
   const limit = (value: Num) => (value === "" ? null : value);
+  const tiers = TIERS.flatMap((tier) => {
+    const named = values.tiers[tier];
+    return named ? [[tier, named] as const] : [];
+  });
   const burst = (value: Num, guaranteed: Num) => (guaranteed === "" || value === "" ? 0 : value);
   return {
     service_class: values.service_class,
@@ -56,6 +68,7 @@ export function changeOf(values: ContractValues): ContractChange & { service_cla
     burst_tokens_per_min: burst(values.burst_tokens_per_min, values.guaranteed_tokens_per_min),
     max_concurrency: limit(values.max_concurrency),
     weight: values.weight === "" ? 1 : values.weight,
+    tiers: Object.fromEntries(tiers),
     valid_from: values.valid_from ? new Date(values.valid_from).toISOString() : null,
   };
 }
