@@ -21,6 +21,7 @@ ReplicaState = Literal["placing", "loading", "ready", "draining", "lost", "faile
 SliceKind = Literal["whole", "mig", "mps", "time-slice"]
 SliceState = Literal["creating", "ready", "removing", "failed", "quarantined", "foreign"]
 EngineName = Literal["native", "vllm"]
+WhenLate = Literal["queue", "degrade", "refuse"]
 
 
 class _Message(msgspec.Struct, tag_field="type", kw_only=True, omit_defaults=True):
@@ -331,6 +332,7 @@ class EndedRequest(msgspec.Struct, kw_only=True):
     on; the times of such a request, which are not those of the whole, stay None.
     ``number``: the process (``epoch``) numbers its accounts from 1 without a gap, so that each can be added up exactly
     once; ``ended_at``: Unix seconds by the door's clock. None of both: a door of the version before.
+    ``degraded``: it was served without its deadline, which it was predicted to miss.
     """
 
     request_id: str
@@ -354,6 +356,7 @@ class EndedRequest(msgspec.Struct, kw_only=True):
     executed_ideal_s: float | None = None
     running_at_arrival: int | None = None
     queued_at_arrival: int | None = None
+    degraded: bool = False
     replayed_tokens: int = 0
     number: int | None = None
     ended_at: float | None = None
@@ -423,6 +426,8 @@ SLO_TTFT_MS = "x-slo-ttft-ms"
 SLO_FREE_TOKENS = "x-slo-free-tokens"
 SLO_PREFILL_RATE = "x-slo-prefill-rate"
 SLO_TPOT_MS = "x-slo-tpot-ms"
+WHEN_LATE = "x-berth-when-late"
+DEGRADED = "x-berth-degraded"  # on an answer: the promise it was served without
 LOAD = "x-berth-load"
 # Asks for the marks of a stream (``gpuruntime.marks``). A door that sends them answers with the same header, whose
 # value says which model the tokens are of.

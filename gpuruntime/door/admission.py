@@ -24,8 +24,9 @@ from dataclasses import dataclass
 
 from gpuruntime.door.errors import ApiError
 from gpuruntime.door.places import Places, RoomForBatch
-from gpuruntime.door.queue import NEVER, FairQueue, Ticket, WhenLate
+from gpuruntime.door.queue import NEVER, FairQueue, Ticket
 from gpuruntime.door.throughput import Throughput
+from gpuruntime.protocol import WhenLate
 
 RECHECK_S = 0.25  # a step time that has fallen lets held requests in without anybody leaving
 PREFILL_STEPS = 2  # one that is computed and one that follows without a pause

@@ -11,8 +11,17 @@ from starlette.types import Receive
 from gpuruntime.door.admission import Slo
 from gpuruntime.door.errors import ApiError
 from gpuruntime.openai_api import MAX_BODY_BYTES
-from gpuruntime.protocol import REQUEST_ID, SLO_FREE_TOKENS, SLO_PREFILL_RATE, SLO_TPOT_MS, SLO_TTFT_MS
+from gpuruntime.protocol import (
+    REQUEST_ID,
+    SLO_FREE_TOKENS,
+    SLO_PREFILL_RATE,
+    SLO_TPOT_MS,
+    SLO_TTFT_MS,
+    WHEN_LATE,
+    WhenLate,
+)
 
+_WHEN_LATE: dict[str, WhenLate] = {"degrade": "degrade", "refuse": "refuse"}
 _PLAIN_ID = re.compile(r"[\w.:-]{1,128}")
 
 
@@ -32,6 +41,7 @@ def read_slo(headers: Headers) -> Slo:
         free_tokens=number_of(headers, SLO_FREE_TOKENS) or 0.0,
         prefill_rate=number_of(headers, SLO_PREFILL_RATE),
         tpot_ms=number_of(headers, SLO_TPOT_MS) or None,
+        when_late=_WHEN_LATE.get(headers.get(WHEN_LATE, ""), "queue"),
     )
 
 

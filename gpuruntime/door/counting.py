@@ -15,7 +15,7 @@ from gpuruntime.door.spool import Spool
 from gpuruntime.door.trace import finish
 from gpuruntime.goodput import Outcome
 from gpuruntime.marks import Begun
-from gpuruntime.protocol import EndedRequest
+from gpuruntime.protocol import DEGRADED, EndedRequest
 
 if TYPE_CHECKING:
     from gpuruntime.tracing import Trace
@@ -55,6 +55,7 @@ class Account:
     timings: Timings | None = None
     running_at_arrival: int | None = None
     queued_at_arrival: int | None = None
+    degraded: bool = False
     ended: bool = False
     trace: Trace | None = None
 
@@ -85,6 +86,10 @@ class Account:
         self.completion_tokens += len(begun.tokens)
         self.replayed_tokens += len(begun.tokens)
         self.finish_reason = begun.finish_reason or self.finish_reason
+
+    def told(self) -> dict[str, str]:
+        """Headers of the answer."""
+        return {DEGRADED: "ttft"} if self.degraded else {}
 
     @property
     def ttft_s(self) -> float | None:
@@ -151,6 +156,7 @@ class Account:
             duration_ms=round(1000 * (time.monotonic() - self.received_s), 3),
             running_at_arrival=self.running_at_arrival,
             queued_at_arrival=self.queued_at_arrival,
+            degraded=self.degraded,
             replayed_tokens=self.replayed_tokens,
             **timings,  # type: ignore[arg-type]
         )

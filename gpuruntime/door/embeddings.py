@@ -180,6 +180,7 @@ class EmbeddingRun:
         except ApiError as error:  # counted by the gateway: it never was in the queue
             await send_error(send, error, account.request_id)
             return
+        account.degraded = self._ticket.degraded
         self._work = asyncio.create_task(self._embed())
         watcher = asyncio.create_task(self._watch(receive))
         try:
@@ -288,9 +289,9 @@ class EmbeddingRun:
         if not self._asked.stream:
             data = [self._shown(at, one) for at, one in enumerate(self._inputs)]
             body = encode({"object": "list", "data": data, "model": self._asked.model, "usage": self._usage()})
-            await send_json(send, 200, body, {REQUEST_ID: self.account.request_id})
+            await send_json(send, 200, body, {REQUEST_ID: self.account.request_id} | self.account.told())
             return
-        await send(stream_start(self.account.request_id))
+        await send(stream_start(self.account.request_id, self.account.told()))
         for at, one in enumerate(self._inputs):
             body = b"data: " + encode({**self._shown(at, one), "choices": []}) + b"\n\n"
             await send({"type": "http.response.body", "body": body, "more_body": True})

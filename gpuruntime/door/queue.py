@@ -35,7 +35,9 @@ import heapq
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
+
+from gpuruntime.protocol import WhenLate
 
 NEVER = math.inf
 SHARE = 1 / 32  # of what goes before them: for those who would otherwise never be served
@@ -43,7 +45,6 @@ RISK_S = 1.0  # a deadline nearer than this is at risk
 GRAIN_S = 0.05  # deadlines this close count as equal
 _ARRIVED_S = 1.0  # so do arrivals of those who have none
 
-WhenLate = Literal["queue", "degrade", "refuse"]
 Key = tuple[int, float, int, int]  # late, step of time, minus cached tokens, order
 _TIMELY, _LATE = 0, 1
 

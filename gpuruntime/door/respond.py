@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from starlette.types import Send
 
@@ -26,7 +26,7 @@ async def send_error(send: Send, error: ApiError, request_id: str = "", **more: 
     await send_json(send, error.status, error.body(), headers)
 
 
-def stream_start(request_id: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> dict[str, object]:
+def stream_start(request_id: str, headers: Mapping[str, str]) -> dict[str, object]:
     return {
         "type": "http.response.start",
         "status": 200,
@@ -34,6 +34,6 @@ def stream_start(request_id: str, headers: Iterable[tuple[bytes, bytes]] = ()) -
             (b"content-type", b"text/event-stream; charset=utf-8"),
             (b"cache-control", b"no-cache"),
             (REQUEST_ID.encode(), request_id.encode()),
-            *headers,
+            *((name.encode(), value.encode()) for name, value in headers.items()),
         ],
     }

@@ -84,6 +84,7 @@ class Run:
         except ApiError as error:  # counted by the gateway: it never was in the queue
             await send_error(send, error, self.account.request_id)
             return
+        self.account.degraded = any(choice.ticket.degraded for choice in self._choices)
         self._pumps = {choice: asyncio.create_task(self._pump(choice)) for choice in self._begun}
         if not self._begun:
             self._news.ring()  # the client lacks nothing but the end
@@ -220,7 +221,7 @@ class Run:
                 continue
             if not self._started:
                 self._started = True
-                told = [(MARKS.encode(), self._model.encode())] if self._model else []
+                told = self.account.told() | ({MARKS: self._model} if self._model else {})
                 await send(stream_start(self.account.request_id, told))
             await send({"type": "http.response.body", "body": body, "more_body": not done})
             if done:
@@ -268,7 +269,7 @@ class Run:
             if ended == len(self._choices):
                 self._count()
                 body = self._writer.whole(self._choices)
-                await send_json(send, 200, body, {REQUEST_ID: self.account.request_id})
+                await send_json(send, 200, body, {REQUEST_ID: self.account.request_id} | self.account.told())
                 return
 
     def _collect(self) -> int:

@@ -26,6 +26,7 @@ class Call:
     tokens: int = 0
     prompt_tokens: int = 12
     load: str = "running=1, queued=0, capacity=8, ttft_ms=5.0, kv_free=0.900"
+    degraded: str = ""
 
     async def write(self, data: bytes) -> None:
         self.writer.write(data)
@@ -33,7 +34,8 @@ class Call:
 
     async def start(self) -> None:
         head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n"
-        await self.write(f"{head}x-berth-load: {self.load}\r\n\r\n".encode())
+        degraded = f"x-berth-degraded: {self.degraded}\r\n" if self.degraded else ""
+        await self.write(f"{head}x-berth-load: {self.load}\r\n{degraded}\r\n".encode())
         await self.chunk(self.frame('{"role":"assistant","content":""}'))
 
     async def chunk(self, data: bytes) -> None:

@@ -28,6 +28,7 @@ from berth.gateway.snapshot import Limits, Replica, Route
 from berth.gateway.tracing import NO_TRACE, RequestTrace
 from berth.metering.records import OpenRecord
 from gpuruntime.goodput import Outcome, Timeline
+from gpuruntime.protocol import DEGRADED
 
 if TYPE_CHECKING:
     from berth.gateway.app import Gateway
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 UNREAD_BYTES = 256 << 10
 UNREAD_S = 30.0
 UNREAD_MOST_BYTES = 8 << 20
-DOOR_FULL = frozenset({"queue_full"})
+DOOR_FULL = frozenset({"queue_full", "predicted_late"})
 DOOR_COUNTS = frozenset({"queue_timeout", "engine_failed", "replica_stopped"})
 DOOR_CLOSED = frozenset({"draining", "loading", "not_ready", "replica_stopped", "failed"})
 
@@ -82,6 +83,7 @@ class Exchange:
         self._news = asyncio.Event()
         self._ended = False
         self._left = False
+        self._degraded = ""
         self._slow = False
         self._error: ApiError | None = None
         self._task: asyncio.Task[None] | None = None
@@ -195,6 +197,8 @@ class Exchange:
 
     def _answer_headers(self) -> list[tuple[bytes, bytes]]:
         headers = list(self.grant.headers)
+        if self._degraded:
+            headers.append((DEGRADED.encode(), self._degraded.encode()))
         if self.request.max_tokens is None:
             headers.append((b"x-berth-max-tokens", b"%d" % self.route.default_max_tokens))
         return headers
@@ -256,7 +260,7 @@ class Exchange:
             except DoorRefused as error:
                 if error.code in DOOR_CLOSED:
                     replicas.eject(replica)
-                again = error.status == 503 and error.code in DOOR_FULL | DOOR_CLOSED
+                again = error.status in (429, 503) and error.code in DOOR_FULL | DOOR_CLOSED
                 known = _refused(error)
                 self.reached = reached or error.code in DOOR_COUNTS
                 if not again or (refusal is not None and error.code in DOOR_FULL):
@@ -291,6 +295,7 @@ class Exchange:
             self.reached = True
             async with open_stream(gateway.session, replica, self.request.path, headers, body) as answer:
                 gateway.replicas.saw_load(replica, load_of(answer))
+                self._degraded = answer.headers.get(DEGRADED, "")
                 while data := await answer.content.readany():
                     self._take(data)
                     if self._ended:
@@ -347,8 +352,10 @@ class Exchange:
 
 
 def _refused(refusal: DoorRefused) -> ApiError:
-    headers = [(b"retry-after", refusal.retry_after or b"1")] if refusal.status == 503 else []
-    if refusal.status in (400, 413, 503) and refusal.body:
+    headers = [(b"retry-after", refusal.retry_after or b"1")] if refusal.status in (429, 503) else []
+    if refusal.status == 429:
+        headers.append((b"x-should-retry", b"true"))
+    if refusal.status in (400, 413, 429, 503) and refusal.body:
         return PassedError(refusal.status, refusal.body, refusal.code, headers)
     status = 503 if refusal.status == 503 else 500
     text = f"The replica answered {refusal.status}."
@@ -360,7 +367,7 @@ def _outcome_of(error: ApiError, tokens: int) -> Outcome:
         return Outcome.INVALID
     if error.code == "queue_timeout":
         return Outcome.QUEUE_TIMEOUT
-    if error.status == 503 and error.code != "replica_lost":
+    if error.status in (429, 503) and error.code != "replica_lost":
         return Outcome.REFUSED
     return Outcome.TRUNCATED if tokens else Outcome.FAILED
 

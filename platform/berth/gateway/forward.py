@@ -19,6 +19,7 @@ from gpuruntime.protocol import (
     SLO_TTFT_MS,
     TENANT,
     WEIGHT,
+    WHEN_LATE,
 )
 
 CONNECT_S = 1.0
@@ -77,6 +78,8 @@ def door_headers(replica: Replica, route: Route, request_id: str, elapsed_ms: fl
         SALT: route.salt,
         WEIGHT: f"{route.weight:g}",
     }
+    if route.when_late != "queue":
+        headers[WHEN_LATE] = route.when_late
     level = route.level
     if level.base_ms is not None:
         headers[SLO_TTFT_MS] = f"{max(0.0, level.base_ms - elapsed_ms):.1f}"

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import redis
 from django.db import Error as AnyDatabaseError
@@ -37,6 +37,7 @@ from berth.slas.models import Contract, level_of
 from berth.slas.prices import currency
 from berth.slas.selectors import in_force, next_turn
 from berth.tenants.models import RATE_LIMITS, ApiKey, KeyScope, Tenant
+from gpuruntime.protocol import WhenLate
 
 POLL_S = 0.5
 REBUILD_S = 10.0
@@ -121,6 +122,7 @@ def _routes() -> dict[tuple[str, str], Route]:
             tenant_limits=_tenant_limits(row.tenant),
             admits_uncounted=row.tenant.admits_uncounted,
             weight=float(row.weight * row.tenant.weight),
+            when_late=cast(WhenLate, row.when_late),
             salt=tenant_salt(row.tenant_id),
             default_max_tokens=row.deployment.default_max_tokens,
             created=int(row.deployment.created_at.timestamp()),

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from berth.slas.costs import FREE, Prices
 from gpuruntime.goodput import ServiceLevel
+from gpuruntime.protocol import WhenLate
 
 DEFAULT_TIER = "default"
 
@@ -110,6 +111,7 @@ class Route:
     tenant_limits: Limits = Limits()
     admits_uncounted: bool = True
     weight: float = 1.0
+    when_late: WhenLate = "queue"
     salt: str = ""
     default_max_tokens: int = 512
     created: int = 0

@@ -22,14 +22,14 @@ from berth.core.errors import Conflict, Invalid
 from berth.core.notify import changed
 from berth.core.version import raise_version
 from berth.deployments.models import Deployment
-from berth.slas.models import Contract, ServiceClass
+from berth.slas.models import Contract, ServiceClass, WhenLate
 from berth.slas.selectors import lasts_beyond
 from berth.slas.tiers import classes_of, naming, renewed, tiers_of
 from berth.tenants.models import Tenant
 
 LIMITS = (
     "guaranteed_requests_per_min", "guaranteed_tokens_per_min", "burst_requests_per_min", "burst_tokens_per_min",
-    "max_concurrency", "weight", *BUDGETS,
+    "max_concurrency", "weight", "when_late", *BUDGETS,
 )  # fmt: skip
 _BURSTS = {
     "burst_requests_per_min": "guaranteed_requests_per_min",
@@ -295,7 +295,10 @@ def _check_limits(limits: Mapping[str, Any]) -> None:
     for name, value in limits.items():
         if name not in LIMITS:
             raise Invalid(f"{name!r} is not a limit: expected one of {', '.join(LIMITS)}", field=name)
-        if value is not None and name not in BUDGETS and value < (0 if name in _BURSTS else 1):
+        if name == "when_late":
+            if value not in WhenLate.values:
+                raise Invalid(f"when_late is one of {', '.join(WhenLate.values)}", field=name)
+        elif value is not None and name not in BUDGETS and value < (0 if name in _BURSTS else 1):
             raise Invalid(f"{value}: at least 1, or empty for no limit", field=name)
     for burst, rate in _BURSTS.items():
         if limits.get(burst) and limits.get(rate) is None:

@@ -45,6 +45,14 @@ class Isolation(models.TextChoices):
     WHOLE = "whole", "a whole GPU"
 
 
+class WhenLate(models.TextChoices):
+    """What becomes of a request whose first token is predicted to come after its deadline."""
+
+    QUEUE = "queue", "it waits all the same"
+    DEGRADE = "degrade", "it is served without its deadline, behind those that can be on time"
+    REFUSE = "refuse", "it is refused at once, with the predicted wait"
+
+
 class ServiceClass(models.Model):
     """A named service level (docs/goodput.md) and its prices. An empty limit is a test that always passes."""
 
@@ -100,6 +108,9 @@ class Contract(TenantOwned, Budgeted):
     burst_tokens_per_min = models.PositiveIntegerField(default=0, db_default=0)
     max_concurrency = models.PositiveIntegerField(null=True, blank=True)
     weight = models.PositiveIntegerField(default=1)
+    when_late = models.CharField(
+        max_length=8, choices=WhenLate.choices, default=WhenLate.QUEUE, db_default=WhenLate.QUEUE
+    )
     tiers = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()), help_text="slas.tiers")
     valid_from = models.DateTimeField(default=timezone.now)
     valid_until = models.DateTimeField(null=True, blank=True)

@@ -13,7 +13,7 @@ from rest_framework import serializers
 from berth.core.budgets import BUDGETS, MAX_COST, MAX_TOKENS
 from berth.deployments.models import Deployment
 from berth.slas import prices
-from berth.slas.models import PRICE_FIELDS, Contract, Isolation, ServiceClass
+from berth.slas.models import PRICE_FIELDS, Contract, Isolation, ServiceClass, WhenLate
 from berth.slas.tiers import TIERS
 from berth.tenants.serializers import TenantRefSerializer
 
@@ -164,7 +164,8 @@ class ContractSerializer(serializers.ModelSerializer[Contract]):
         fields = [
             "id", "tenant", "deployment", "service_class", "version", "state", "terms", "tiers",
             "guaranteed_requests_per_min", "guaranteed_tokens_per_min", "burst_requests_per_min",
-            "burst_tokens_per_min", "max_concurrency", *BUDGETS, "weight", "valid_from", "valid_until", "created_at",
+            "burst_tokens_per_min", "max_concurrency", *BUDGETS, "weight", "when_late", "valid_from", "valid_until",
+            "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -211,6 +212,11 @@ class ContractChangeSerializer(serializers.Serializer[Contract]):
     tokens_per_month = token_budget()
     cost_per_month = cost_budget()
     weight = serializers.IntegerField(required=False, min_value=1, max_value=1000)
+    when_late = serializers.ChoiceField(
+        required=False,
+        choices=WhenLate.choices,
+        help_text="what becomes of a request whose first token is predicted to come after its deadline",
+    )
     tiers = serializers.DictField(
         required=False, child=serializers.CharField(max_length=40), help_text="class (id or name) by service_tier"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -139,6 +140,50 @@ async def test_a_full_door_is_followed_by_one_other(two: Running, doors: list[St
         assert (await answer.json())["error"]["code"] == "queue_full"
         assert answer.headers["retry-after"] == "7"
     assert (len(first.calls), len(second.calls)) == (3, 2)
+
+
+async def test_a_door_that_would_be_late_is_followed_by_one_other_and_its_429_passes_through(
+    two: Running, doors: list[StubDoor], store: Any
+) -> None:
+    async def late(call: Call) -> None:
+        await call.refuse(429, "predicted_late", retry_after="4", x_should_retry="true")
+
+    async with two.post() as answer:
+        await answer.read()
+    first, second = doors if doors[0].calls else doors[::-1]
+    first.behave = late
+    async with two.post() as answer:
+        assert answer.status == 200, "the other has room"
+    second.behave = late
+    async with two.post() as answer:
+        assert answer.status == 429
+        assert (await answer.json())["error"]["code"] == "predicted_late"
+        assert (answer.headers["retry-after"], answer.headers["x-should-retry"]) == ("4", "true")
+    assert (len(first.calls), len(second.calls)) == (3, 2)
+    record = await last_record(store)
+    assert (record["outcome"], record["status"], record.get("reached", False)) == ("refused", 429, False)
+    assert (record["offered"], record.get("good", False), record["reason"]) == (True, False, "refused")
+    assert record.get("completion_tokens", 0) == record.get("prompt_tokens", 0) == 0
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_what_the_contract_wants_goes_to_the_door_and_what_became_of_it_to_the_client(
+    running: Running, door: StubDoor, stream: bool
+) -> None:
+    async def degrades(call: Call) -> None:
+        call.degraded = "ttft"
+        await good(call)
+
+    async with running.post(chat(stream=stream)) as answer:
+        assert "x-berth-degraded" not in answer.headers
+    assert "x-berth-when-late" not in door.calls[-1].headers
+    snapshot = running.keeper.current
+    routes = {name: replace(route, when_late="degrade") for name, route in snapshot.routes.items()}
+    running.keeper.change(routes=routes)
+    door.behave = degrades
+    async with running.post(chat(stream=stream)) as answer:
+        assert (answer.status, answer.headers["x-berth-degraded"]) == (200, "ttft")
+    assert door.calls[-1].headers["x-berth-when-late"] == "degrade"
 
 
 async def test_a_full_queue_is_not_ejected(running: Running, door: StubDoor, store: Any) -> None:

@@ -66,6 +66,15 @@ def test_a_change_in_an_hour_holds_from_then_on() -> None:
         change_contract(contract=old, actor="t", weight=6)
 
 
+def test_what_becomes_of_late_requests_is_a_term_of_the_version() -> None:
+    old = granted()
+    new = change_contract(contract=old, actor="t", when_late="refuse")
+    kept = change_contract(contract=new, actor="t", weight=3)
+    assert [contract.when_late for contract in (old, new, kept)] == ["queue", "refuse", "refuse"]
+    with pytest.raises(Invalid, match="when_late is one of queue, degrade, refuse"):
+        change_contract(contract=kept, actor="t", when_late="drop")
+
+
 def test_a_scheduled_version_may_change_and_move_before_it_holds() -> None:
     now, old = timezone.now(), granted()
     second = change_contract(contract=old, actor="t", weight=5, valid_from=now + HOUR)

@@ -323,3 +323,21 @@ async def test_metrics_speak_vllms_names() -> None:
         "vllm:prompt_tokens_total", "vllm:num_preemptions_total", "vllm:e2e_request_latency_seconds_sum",
         "vllm:request_queue_time_seconds_sum", "vllm:request_time_per_output_token_seconds_sum",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_who_would_be_late_is_refused_or_degraded_as_its_contract_says(stream: bool) -> None:
+    async with open_door(ScriptedBackend()) as door:
+        for tokens in (0, 1000):
+            door.replica.admission.throughput.record_prefill(9.0, tokens)
+        promised = {"x-slo-ttft-ms": "1000", "x-slo-tpot-ms": "100"}
+        async with door.chat(stream=stream, headers=promised | {"x-berth-when-late": "refuse"}) as response:
+            assert (response.status, (await response.json())["error"]["code"]) == (429, "predicted_late")
+            assert response.headers["x-should-retry"] == "true"
+        async with door.chat(stream=stream, headers=promised | {"x-berth-when-late": "degrade"}) as response:
+            assert (response.status, response.headers["x-berth-degraded"]) == (200, "ttft")
+        async with door.chat(stream=stream, headers=promised) as response:
+            assert response.status == 200
+            assert "x-berth-degraded" not in response.headers
+        await soon(lambda: len(door.replica.spool) == 2)
+        assert [ended.degraded for ended in door.ended()] == [True, False]
