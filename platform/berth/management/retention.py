@@ -26,7 +26,16 @@ from berth.config import CONFIG
 from berth.core.ids import earliest_id
 from berth.embedded.paths import Home
 from berth.live import names
-from berth.metering.models import GoodputMinute, GoodputSpan, UsageCorrection, UsageHour, UsageRecord
+from berth.metering.models import (
+    DoorCount,
+    DoorEpoch,
+    GoodputMinute,
+    GoodputSpan,
+    LooseAccount,
+    UsageCorrection,
+    UsageHour,
+    UsageRecord,
+)
 from berth.metering.spans import DAY, HOUR
 from berth.options.selectors import get as option
 from berth.tenants.models import UserSession
@@ -61,7 +70,12 @@ def _spans(seconds: int) -> models.QuerySet[Any]:
 
 
 BY_OPTION: dict[str, tuple[Kept, ...]] = {
-    "usage_retention_days": (Kept("usage", UsageRecord.objects.for_platform, "arrived_at", _time),),
+    "usage_retention_days": (
+        Kept("usage", UsageRecord.objects.for_platform, "arrived_at", _time),
+        Kept("door_counts", DoorCount.objects.all, "hour", _time),
+        Kept("door_epochs", DoorEpoch.objects.all, "counted_at", _time),
+        Kept("loose_accounts", LooseAccount.objects.all, "ended_at", _time),
+    ),
     "windows_retention_days": (Kept("windows", GoodputMinute.objects.for_platform, "minute", _time),),
     # Small, and they outlive what they were added up from: what was billed years ago can still be shown.
     "sums_retention_days": (

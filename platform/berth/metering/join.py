@@ -46,6 +46,11 @@ def door_piece(replica_id: str, pieces: Sequence[EndedRequest]) -> EndedRequest 
     return next((piece for piece in pieces if piece.replica_id == replica_id), None)
 
 
+def name_of(door: EndedRequest) -> str:
+    """The account itself, whose request may have others at the same door; empty for a door without numbers."""
+    return "" if door.number is None or door.ended_at is None else f"{door.epoch}:{door.number}"
+
+
 def still_waits(event: UsageEvent, age_s: float, *, replica_alive: bool) -> bool:
     """Whether the door's account may still come. A broken door keeps none of what it was running."""
     if not event.reached:
@@ -72,6 +77,8 @@ def take_counts(row: UsageRecord, door: EndedRequest) -> None:
         if (value := getattr(door, name)) is not None:
             setattr(row, name, value)
     row.finish_reason = row.finish_reason or door.finish_reason
+    row.counted_as = name_of(door)
+    row.counted_at = None if door.ended_at is None else datetime.fromtimestamp(door.ended_at, UTC)
 
 
 def lost_record(state: OpenState, door: EndedRequest | None) -> UsageRecord:

@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import Any
 
 from berth.deployments.models import Deployment
-from berth.metering import join
+from berth.metering import doors, join
 from berth.metering.models import UsageRecord
 from berth.metering.records import UsageEvent
-from berth.metering.services import BATCH, book, correct
+from berth.metering.services import BATCH, book
 from berth.metering.streams import Piece, Streams
 from berth.tenants.services import note_key_use
 from gpuruntime.goodput import Outcome
@@ -54,7 +54,9 @@ class _Run:
         self._now = now
         self._usage: dict[str, list[Piece]] = {}
         self._ended: dict[str, list[Piece]] = {}
-        for piece in streams.pieces():
+        pieces = streams.pieces()
+        doors.count(_accounts(pieces))
+        for piece in pieces:
             kind = self._usage if isinstance(piece.value, UsageEvent) else self._ended
             kind.setdefault(piece.value.request_id, []).append(piece)
 
@@ -98,13 +100,12 @@ class _Run:
         ended = {i: pieces for i, pieces in self._ended.items() if i not in self._usage}
         if not ended:
             return
-        known = UsageRecord.objects.for_platform().filter(request_id__in=list(ended)).in_bulk()
+        records = UsageRecord.objects.for_platform().filter(request_id__in=list(ended))
+        known = set(records.values_list("request_id", flat=True))
         opened = self._streams.open_requests()
         rows, done = [], []
         for request_id, pieces in ended.items():
-            row = known.get(request_id)
-            if row is not None:
-                self._correct(row, _accounts(pieces))
+            if request_id in known:
                 done += pieces
             elif request_id in opened or self._now - pieces[0].at_s < ORPHAN_S:
                 self.booked.waiting += 1
@@ -113,23 +114,19 @@ class _Run:
                 done += pieces
         self._insert(rows, done)
 
-    def _correct(self, row: UsageRecord, accounts: Sequence[EndedRequest]) -> None:
-        door = join.door_piece(row.replica_id, accounts)
-        if row.counted_by == "gateway" and door is not None:
-            self.booked.corrected += correct(row=row, door=door)
-
     def _orphan(self, pieces: Sequence[Piece]) -> list[UsageRecord]:
         """A request the door itself turned down as invalid is nobody's usage."""
         account = max(_accounts(pieces), key=lambda one: one.completion_tokens)
         if account.outcome == Outcome.INVALID.value:
             return []
         names = Deployment.objects.for_platform().filter(id=account.deployment).values_list("name", flat=True)
-        return [join.orphan_record(account, names.first() or "", pieces[0].at_s)]
+        return [join.orphan_record(account, names.first() or "", account.ended_at or pieces[0].at_s)]
 
     def _insert(self, rows: list[UsageRecord], done: list[Piece], *, close: bool = False) -> None:
         """Database first, then Redis: a run that dies between the two is repeated and changes nothing."""
         for start in range(0, len(rows), BATCH):
             book(rows=rows[start : start + BATCH])
+        self.booked.corrected += doors.settle(_accounts(done))
         note_key_use(used=_last_use(rows))
         self._streams.booked(done)
         if close:

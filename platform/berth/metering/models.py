@@ -17,6 +17,7 @@ class UsageRecord(TenantOwned):
     ``member_id``: who made the key. ``place``: node, device and slice of its replica, for a person. ``burst``: it went
     beyond the contract's guaranteed rate. ``running_at_arrival`` and ``queued_at_arrival``: at its door, itself not
     counted. ``tries``: doors that were asked. ``cost``: by the contract's prices, exact.
+    ``counted_as``: which account of the door's (``join.name_of``), ``counted_at``: when the door closed it.
     """
 
     request_id = models.CharField(max_length=40, primary_key=True)
@@ -69,6 +70,8 @@ class UsageRecord(TenantOwned):
     slice_id = models.CharField(max_length=32, blank=True, default="", db_default="")
     place = models.CharField(max_length=160, blank=True, default="", db_default="")
     cost = models.DecimalField(max_digits=22, decimal_places=10, default=Decimal(0), db_default=Decimal(0))
+    counted_as = models.CharField(max_length=56, blank=True, default="", db_default="")
+    counted_at = models.DateTimeField(null=True)
 
     class Meta(TenantOwned.Meta):
         # One for each filter of ``requests``, in the order of its pages; the two partial ones serve what went wrong,
@@ -92,6 +95,7 @@ class UsageRecord(TenantOwned):
                 models.F("request_id").desc(),
                 name="usage_slowest_tenant",
             ),
+            models.Index(fields=["counted_at"], name="usage_counted", condition=~models.Q(counted_as="")),
         ]
 
 
@@ -203,3 +207,61 @@ class GoodputSpan(TenantOwned):
             )
         ]
         indexes = [models.Index(fields=["tenant_id", "seconds", "at"], name="goodput_span_tenant")]
+
+
+class DoorEpoch(models.Model):
+    """How far the accounts of one process of a door are added up: all up to the number ``counted``."""
+
+    replica_id = models.CharField(max_length=32)
+    epoch = models.CharField(max_length=32)
+    counted = models.BigIntegerField()
+    counted_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["replica_id", "epoch"], name="one_row_an_epoch")]
+
+
+class DoorCount(models.Model):
+    """What one process of a door counted of the requests it ended in one hour (UTC, by its clock), by outcome.
+
+    Added up from its accounts alone, each once by its number, before anything else is made of them: the side of the
+    reconciliation that no record has touched.
+    """
+
+    hour = models.DateTimeField()
+    replica_id = models.CharField(max_length=32)
+    epoch = models.CharField(max_length=32)
+    deployment_id = models.CharField(max_length=32, blank=True)
+    outcome = models.CharField(max_length=16)
+    requests = models.BigIntegerField(default=0)
+    prompt_tokens = models.BigIntegerField(default=0)
+    cached_tokens = models.BigIntegerField(default=0)
+    completion_tokens = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["hour", "replica_id", "epoch", "deployment_id", "outcome"], name="one_row_a_doors_hour"
+            )
+        ]
+
+
+class LooseAccount(models.Model):
+    """A door's account that is in no record, and why: another door's was taken, or nobody is charged for it."""
+
+    replica_id = models.CharField(max_length=32)
+    epoch = models.CharField(max_length=32)
+    number = models.BigIntegerField()
+    ended_at = models.DateTimeField(db_index=True)
+    request_id = models.CharField(max_length=40)
+    deployment_id = models.CharField(max_length=32, blank=True)
+    outcome = models.CharField(max_length=16)
+    why = models.CharField(max_length=16)
+    prompt_tokens = models.BigIntegerField(default=0)
+    cached_tokens = models.BigIntegerField(default=0)
+    completion_tokens = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["replica_id", "epoch", "number"], name="one_row_a_loose_account")
+        ]
