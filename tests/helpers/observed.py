@@ -70,6 +70,7 @@ def _gateway() -> Any:
         replicas=SimpleNamespace(counts=lambda: (1, 0)),
         keeper=SimpleNamespace(current=SimpleNamespace(version=1)),
         refused=counted,
+        resumed=1,
         ignored=counted,
         open={},
     )

@@ -11,18 +11,24 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuruntime.protocol import RESUME
+
 Behaviour = Callable[["Call"], Awaitable[None]]
 
 
 @dataclass
 class Call:
-    """One request at the door. The helpers write parts of an answer; a behaviour puts them together."""
+    """One request at the door. The helpers write parts of an answer; a behaviour puts them together.
+
+    ``marks``: what the client has of the answer, where another door began it.
+    """
 
     headers: dict[str, str]
     body: dict[str, Any]
     writer: asyncio.StreamWriter
     reader: asyncio.StreamReader
     left: asyncio.Event = field(default_factory=asyncio.Event)
+    marks: bytes = b""
     tokens: int = 0
     prompt_tokens: int = 12
     load: str = "running=1, queued=0, capacity=8, ttft_ms=5.0, kv_free=0.900"
@@ -32,10 +38,14 @@ class Call:
         self.writer.write(data)
         await self.writer.drain()
 
-    async def start(self) -> None:
+    async def open(self, *headers: str) -> None:
         head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n"
-        degraded = f"x-berth-degraded: {self.degraded}\r\n" if self.degraded else ""
-        await self.write(f"{head}x-berth-load: {self.load}\r\n{degraded}\r\n".encode())
+        more = "".join(f"{header}\r\n" for header in headers)
+        more += f"x-berth-degraded: {self.degraded}\r\n" if self.degraded else ""
+        await self.write(f"{head}{more}x-berth-load: {self.load}\r\n\r\n".encode())
+
+    async def start(self) -> None:
+        await self.open()
         await self.chunk(self.frame('{"role":"assistant","content":""}'))
 
     async def chunk(self, data: bytes) -> None:
@@ -54,8 +64,8 @@ class Call:
             f'"usage":{{"prompt_tokens":{self.prompt_tokens},"completion_tokens":{self.tokens},"total_tokens":{total}'
         )
 
-    def frame(self, delta: str, finish: str = "null") -> bytes:
-        choice = f'{{"index":0,"delta":{delta},"logprobs":null,"finish_reason":{finish}}}'
+    def frame(self, delta: str, finish: str = "null", index: int = 0) -> bytes:
+        choice = f'{{"index":{index},"delta":{delta},"logprobs":null,"finish_reason":{finish}}}'
         return f'{self._head()},"choices":[{choice}],{self._usage()}}}}}\n\n'.encode()
 
     async def token(self, text: str = "tok ", count: int = 1) -> None:
@@ -65,10 +75,12 @@ class Call:
     async def end(self, finish: str = "stop", **berth: Any) -> None:
         timings = {"queue_ms": 1.5, "prefill_ms": 4.0, "decode_ms": 9.0, "preemptions": 0, "cached_tokens": 0}
         timings |= {"new_prompt_tokens": self.prompt_tokens, "ideal_s": 0.25, "executed_ideal_s": 0.5} | berth
-        last = f'{self._head()},"choices":[],{self._usage()}}},"berth":{json.dumps(timings)}}}\n\n'
-        finish_frame = self.frame("{}", f'"{finish}"')
-        await self.chunk(finish_frame + last.encode() + b"data: [DONE]\n\n")
+        await self.chunk(self.frame("{}", f'"{finish}"') + self.last(timings))
         await self.write(b"0\r\n\r\n")
+
+    def last(self, timings: dict[str, Any]) -> bytes:
+        usage = f'{self._head()},"choices":[],{self._usage()}}},"berth":{json.dumps(timings)}}}\n\n'
+        return usage.encode() + b"data: [DONE]\n\n"
 
     async def answer(self, status: int, body: dict[str, Any], **headers: str) -> None:
         data = json.dumps(body).encode()
@@ -147,7 +159,8 @@ class StubDoor:
                     status = b"200 OK" if self.healthy else b"503 No"
                     writer.write(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\n\r\n")
                     continue
-                call = Call(headers, json.loads(data), writer, reader)
+                size = int(headers.get(RESUME, str(len(data))).split()[0])
+                call = Call(headers, json.loads(data[:size]), writer, reader, marks=data[size:])
                 self.calls.append(call)
                 self.called.set()
                 await self._serve(call)

@@ -63,6 +63,7 @@ class Gateway:
         self.open: dict[str, Exchange] = {}
         self.ignored: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
+        self.resumed = 0
         self.tracing: tracing.Tracing | None = None
         self._redis_url = redis_url
         self._make_keeper = keeper
@@ -106,7 +107,7 @@ class Gateway:
             await asyncio.sleep(BEAT_S)
             now_s = time.monotonic()
             for exchange in list(self.open.values()):
-                exchange.check_slow(now_s)
+                exchange.check(now_s)
             try:
                 await self._beat(self._line, [names.gateway(self.id)], self._beat_args())
                 await self.accounts.publish_windows()

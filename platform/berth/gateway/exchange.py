@@ -3,8 +3,10 @@
     door --> [pump: count, strip] --> outbox --> [run: send] --> client
                                                  [watch: did the client leave?]
 
-The pump never waits for the client, so a slow reader changes no time of the verdict. Nothing is sent before the first
-token, so until then another door can take over. ``finish`` is called on every way out; the first call counts.
+The pump never waits for the client, so a slow reader changes no time of the verdict. Nothing of an answer is sent
+before its first token, so until then another door can begin anew; later one goes on where it can (``failover``). A
+stream on which nothing is sent for ``KEEP_ALIVE_S`` gets a comment, which opens it: what fails from then on is an event
+of it. ``finish`` is called on every way out; the first call counts.
 """
 
 from __future__ import annotations
@@ -20,15 +22,16 @@ from starlette.types import Receive, Send
 from berth.gateway.admission import Grant
 from berth.gateway.asked import Asked
 from berth.gateway.errors import ApiError, PassedError, send_error, send_json
-from berth.gateway.forward import DoorLost, DoorRefused, door_headers, load_of, open_stream
-from berth.gateway.frames import DONE, BadStream, StreamFilter, error_event
+from berth.gateway.failover import DOOR_BROKE, DOOR_COUNTS, MOST_RESUMES, DoorBroke, Trail, broken_off, never_reached
+from berth.gateway.forward import DoorLost, DoorRefused, door_headers, error_code, load_of, open_stream
+from berth.gateway.frames import DONE, KEEP_ALIVE, BadStream, StreamFilter, error_event
 from berth.gateway.limits import holders_of
-from berth.gateway.outcomes import Judged, judge_exchange, verdict_event, verdict_of
+from berth.gateway.outcomes import Judged, judge_exchange, outcome_of, verdict_event, verdict_of
 from berth.gateway.snapshot import Limits, Replica, Route
 from berth.gateway.tracing import NO_TRACE, RequestTrace
 from berth.metering.records import OpenRecord
 from gpuruntime.goodput import Outcome, Timeline
-from gpuruntime.protocol import DEGRADED
+from gpuruntime.protocol import DEGRADED, MARKS, RESUME, WHEN_LATE
 
 if TYPE_CHECKING:
     from berth.gateway.app import Gateway
@@ -36,9 +39,7 @@ if TYPE_CHECKING:
 UNREAD_BYTES = 256 << 10
 UNREAD_S = 30.0
 UNREAD_MOST_BYTES = 8 << 20
-DOOR_FULL = frozenset({"queue_full", "predicted_late"})
-DOOR_COUNTS = frozenset({"queue_timeout", "engine_failed", "replica_stopped"})
-DOOR_CLOSED = frozenset({"draining", "loading", "not_ready", "replica_stopped", "failed"})
+KEEP_ALIVE_S = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,8 @@ class Exchange:
         self.frames = self._new_frames()
         self.replica_id = ""
         self.reached = False
-        self.tries = 0
+        self.trail = Trail(gateway.replicas, route, request.affinity)
+        self.resumes = 0
         self.grant = Grant(holders_of(route, opened.key_id, key_limits))
         self.ready_at_arrival = gateway.replicas.any_up(route.deployment_id)
         self.judged: Judged | None = None
@@ -80,6 +82,9 @@ class Exchange:
         self._outbox: list[bytes] = []
         self._unread = 0
         self._blocked_s: float | None = None
+        self._sent_s = time.monotonic()
+        self._opened = False
+        self._keeps_alive = False
         self._news = asyncio.Event()
         self._ended = False
         self._left = False
@@ -148,11 +153,14 @@ class Exchange:
             self._pumping.cancel()
         self._news.set()
 
-    def check_slow(self, now_s: float) -> None:
-        """Called each second: a client that leaves too much unread for too long is let go."""
+    def check(self, now_s: float) -> None:
+        """Called each second: who leaves too much unread for too long is let go, who waits hears that it is waited."""
         blocked = self._blocked_s is not None and now_s - self._blocked_s >= UNREAD_S
         if blocked and (self._unread > UNREAD_BYTES or self._ended) and not self._slow:
             self._let_go()
+        elif self.request.stream and self._blocked_s is None and now_s - self._sent_s >= KEEP_ALIVE_S:
+            self._keeps_alive = True
+            self._news.set()
 
     def _let_go(self) -> None:
         self._slow = True
@@ -161,26 +169,33 @@ class Exchange:
             self._task.cancel()
 
     async def _send_stream(self, send: Send) -> None:
-        started = False
         while not self._left:
             await self._news.wait()
             self._news.clear()
             if self._left:
                 return
-            if self._error is not None and not started and not self._outbox:
+            if self._error is not None and not self._opened and not self._outbox:
                 await send_error(send, self._error, self.request_id, self.grant.headers)
                 return
-            body = b"".join(self._outbox)
-            self._outbox.clear()
-            if not started:
-                started = True
+            body = self._unsent()
+            if not self._opened:
+                self._opened = True
                 await send({"type": "http.response.start", "status": 200, "headers": self._stream_headers()})
             self._blocked_s = time.monotonic()
             await send({"type": "http.response.body", "body": body, "more_body": not self._ended})
-            self._blocked_s = None
-            self._unread -= len(body)
+            self._sent_s, self._blocked_s = time.monotonic(), None
             if self._ended and not self._outbox:
                 return
+
+    def _unsent(self) -> bytes:
+        """What the client can have now; a comment where it has waited long for it."""
+        body = b""
+        if self.line.tokens or self._ended:
+            body = b"".join(self._outbox)
+            self._outbox.clear()
+            self._unread -= len(body)
+        alive, self._keeps_alive = self._keeps_alive and not body and not self._ended, False
+        return KEEP_ALIVE if alive else body
 
     async def _send_whole(self, send: Send) -> None:
         while not (self._ended or self._left):
@@ -228,51 +243,56 @@ class Exchange:
             self._news.set()
 
     def _fail(self, error: ApiError) -> None:
-        """The error's own status before the first token, an error event after it."""
-        self.finish(_outcome_of(error, self.line.tokens), error.status)
+        """The error's own status before the stream is open, an error event after it."""
+        self.finish(outcome_of(error, self.line.tokens), error.status)
         self._error = error
-        if self._collector is None and self.line.tokens:
-            self._post(error_event(error.body()))
-        else:
+        if not self.line.tokens:
             self._outbox.clear()
+            self._unread = 0
+        if self._collector is None and (self.line.tokens or self._opened):
+            self._post(error_event(error.body()))
 
     async def _forward(self, replica: Replica | None) -> None:
-        """Tries doors until one has sent a token. A full door is followed by one other, a broken one by any other."""
-        replicas, tried = self._gateway.replicas, set[str]()
-        refusal: ApiError | None = None
+        """Asks doors until one has ended the answer. Raises ``ApiError`` when none is left."""
+        trail = self.trail
         while replica is not None:
-            tried.add(replica.id)
-            self.tries = len(tried)
+            trail.asks(replica)
             self.replica_id = replica.id
             reached = self.reached
             try:
                 await self._through(replica)
                 return
-            except (DoorLost, BadStream) as error:
-                if isinstance(error, DoorLost) and not error.connected:
+            except (DoorLost, DoorBroke, BadStream) as error:
+                if never_reached(error):
                     self.reached = reached
                 log.warning(
                     "door_lost",
                     extra={"request_id": self.request_id, "replica": replica.id, "error": str(error)},
                 )
-                replicas.eject(replica)
-                self._start_over()
+                trail.broke(replica, error, resumes=self._resumes)
+                self._go_on(error)
             except DoorRefused as error:
-                if error.code in DOOR_CLOSED:
-                    replicas.eject(replica)
-                again = error.status in (429, 503) and error.code in DOOR_FULL | DOOR_CLOSED
-                known = _refused(error)
                 self.reached = reached or error.code in DOOR_COUNTS
-                if not again or (refusal is not None and error.code in DOOR_FULL):
-                    raise known from error
-                refusal = known
-            replica = replicas.choose(self.route, self.request.affinity, tried)
-        raise refusal or self._no_replica(tried)
+                trail.refused(replica, error, resumes=self._resumes)
+            replica = trail.next()
+        raise trail.ended(reached=self.reached)
 
-    def _start_over(self) -> None:
-        """After a broken door. Raises ``ApiError`` when the client already has tokens."""
-        if self.line.tokens and self._collector is None:
-            raise ApiError(502, "The replica that ran this request was lost.", code="replica_lost")
+    @property
+    def _resumes(self) -> bool:
+        """Whether the answer has begun and another door can go on with it."""
+        return bool(self.frames.marks)
+
+    def _go_on(self, error: Exception) -> None:
+        """After a broken door. Raises ``ApiError`` when the answer can neither go on nor begin anew."""
+        if self._resumes:
+            promised_ms, now = self.route.level.e2e_ms, now_us()
+            late = promised_ms is not None and now - self.line.arrived_us > promised_ms * 1000
+            if self.resumes >= MOST_RESUMES or late:
+                raise broken_off(error)
+            self.frames.cut()
+            return
+        if isinstance(error, DoorBroke) or (self.line.tokens and self._collector is None):
+            raise broken_off(error)
         self._outbox.clear()
         self._unread = 0
         self.frames = self._new_frames()
@@ -280,22 +300,22 @@ class Exchange:
             self._collector = self.request.collector()
             self.line = Timeline(self.line.arrived_us, self.line.tpot_us)
 
-    def _no_replica(self, tried: set[str]) -> ApiError:
-        if tried and self.reached:
-            return ApiError(503, "The replica that ran this request was lost.", code="replica_lost", retry_after_s=1)
-        text = f"No replica of '{self.route.model}' is ready."
-        return ApiError(503, f"{text} Try again shortly.", code="no_ready_replica", retry_after_s=2)
-
     async def _through(self, replica: Replica) -> None:
         gateway = self._gateway
-        elapsed_ms = (now_us() - self.line.arrived_us) / 1000
-        headers = door_headers(replica, self.route, self.request_id, elapsed_ms)
+        # The deadline of an answer that goes on is its next token's, for which the client waits from now on.
+        elapsed_ms = 0.0 if self._resumes else (now_us() - self.line.arrived_us) / 1000
+        headers = door_headers(replica, self.route, self.opened, elapsed_ms)
         body = self.request.for_door(self.route.tier)
+        if self._resumes:
+            headers[RESUME] = f"{len(body)} {self.frames.model}"
+            headers.pop(WHEN_LATE, None)  # it is late for whoever reads it
+            body += self.frames.marks
         with gateway.replicas.carrying(replica), self._trace.calling(headers, replica.id):
             self.reached = True
             async with open_stream(gateway.session, replica, self.request.path, headers, body) as answer:
                 gateway.replicas.saw_load(replica, load_of(answer))
                 self._degraded = answer.headers.get(DEGRADED, "")
+                self._began(answer.headers.get(MARKS, ""))
                 while data := await answer.content.readany():
                     self._take(data)
                     if self._ended:
@@ -305,6 +325,15 @@ class Exchange:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(1.0):
                         await answer.content.readany()  # the end of the response: the connection can be used again
+
+    def _began(self, model: str) -> None:
+        """A door answers. ``model``: of its marks; empty: it makes none. Raises ``BadStream``."""
+        if self._resumes:
+            if model != self.frames.model:
+                raise BadStream("a door that goes on with an answer and does not say so")
+            self.resumes += 1
+            self._gateway.resumed += 1
+        self.frames.model = model
 
     def _take(self, data: bytes) -> None:
         """Counts at the time of arrival, then hands on what the client is to see."""
@@ -322,7 +351,9 @@ class Exchange:
                 self._let_go()
                 return
         if frames.error is not None:
-            raise PassedError(500, frames.error[5:].strip(), "engine_failed")
+            body = frames.error[5:].strip()
+            error = PassedError(500, body, error_code(body) or "engine_failed")
+            raise DoorBroke(error) if error.code in DOOR_BROKE else error
         if frames.done:
             self.finish(Outcome.COMPLETED)
             if self._collector is None:
@@ -349,27 +380,6 @@ class Exchange:
         accounts.count(cell, self.judged.verdict, self.judged.event, self.line.stalls)
         if outcome is not Outcome.OVER_QUOTA:
             accounts.settle(self.judged.event, route.prices)
-
-
-def _refused(refusal: DoorRefused) -> ApiError:
-    headers = [(b"retry-after", refusal.retry_after or b"1")] if refusal.status in (429, 503) else []
-    if refusal.status == 429:
-        headers.append((b"x-should-retry", b"true"))
-    if refusal.status in (400, 413, 429, 503) and refusal.body:
-        return PassedError(refusal.status, refusal.body, refusal.code, headers)
-    status = 503 if refusal.status == 503 else 500
-    text = f"The replica answered {refusal.status}."
-    return ApiError(status, text, code=refusal.code or "replica_failed", headers=headers)
-
-
-def _outcome_of(error: ApiError, tokens: int) -> Outcome:
-    if error.status in (400, 413):
-        return Outcome.INVALID
-    if error.code == "queue_timeout":
-        return Outcome.QUEUE_TIMEOUT
-    if error.status in (429, 503) and error.code != "replica_lost":
-        return Outcome.REFUSED
-    return Outcome.TRUNCATED if tokens else Outcome.FAILED
 
 
 def _abort(send: Send) -> None:

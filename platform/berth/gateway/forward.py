@@ -9,8 +9,11 @@ import aiohttp
 import msgspec
 
 from berth.gateway.snapshot import Replica, Route
+from berth.metering.records import OpenRecord
 from gpuruntime.protocol import (
+    CREATED,
     LOAD,
+    MARKS,
     REQUEST_ID,
     SALT,
     SLO_FREE_TOKENS,
@@ -68,12 +71,14 @@ def new_session() -> aiohttp.ClientSession:
     )
 
 
-def door_headers(replica: Replica, route: Route, request_id: str, elapsed_ms: float) -> dict[str, str]:
+def door_headers(replica: Replica, route: Route, opened: OpenRecord, elapsed_ms: float) -> dict[str, str]:
     """Only our own: what a client sent under these names went no further than the gateway."""
     headers = {
         "Authorization": f"Bearer {replica.token}",
         "Content-Type": "application/json",
-        REQUEST_ID: request_id,
+        REQUEST_ID: opened.request_id,
+        CREATED: str(int(opened.at)),
+        MARKS: "1",
         TENANT: route.tenant_id,
         SALT: route.salt,
         WEIGHT: f"{route.weight:g}",
@@ -114,9 +119,14 @@ def load_of(answer: aiohttp.ClientResponse) -> str | None:
 
 
 def _refusal(answer: aiohttp.ClientResponse, body: bytes) -> DoorRefused:
-    try:
-        code = msgspec.json.decode(body, type=_ErrorBody).error.code or ""
-    except msgspec.DecodeError:
-        code, body = "", b""
+    code = error_code(body)
     retry = answer.headers.get("retry-after")
-    return DoorRefused(answer.status, code, body, retry.encode() if retry else None)
+    return DoorRefused(answer.status, code or "", b"" if code is None else body, retry.encode() if retry else None)
+
+
+def error_code(body: bytes) -> str | None:
+    """The code of an error object; None for a body that is none."""
+    try:
+        return msgspec.json.decode(body, type=_ErrorBody).error.code or ""
+    except msgspec.DecodeError:
+        return None

@@ -2,6 +2,9 @@
 
 A door ends every chunk with ``,"usage":{...}}``: the running counts. A raw ``"`` cannot stand inside a JSON string, so
 the last ``,"usage":`` of a line is always the key. Chunks of another shape take the slow way through JSON.
+
+A door that marks its tokens (``gpuruntime.marks``) may be cut off anywhere: only what stands in front of a mark is
+counted and goes on to the client, so the marks always say what the client has.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ from typing import Any
 import msgspec
 
 from gpuruntime.backend import Timings
+from gpuruntime.marks import MARK
 
 MAX_EVENT_BYTES = 4 << 20
 DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE = b": keep-alive\n\n"
 
 _USAGE_KEY = b',"usage":'
 _COUNTS = re.compile(rb',"usage":\{"prompt_tokens":(\d+),"completion_tokens":(\d+),"total_tokens":\d+\}\}\s*\Z')
@@ -54,6 +59,7 @@ class StreamFilter:
 
     ``include_usage`` and ``continuous``: what the client asked for, so what it sees of the counts. ``several``: it
     asked for more than one choice. The counts of a chunk are the request's, its rise is the choice's it carries.
+    ``model``: of the door's marks; empty: it makes none. ``marks``, a line each: what the client has.
     """
 
     include_usage: bool
@@ -65,7 +71,12 @@ class StreamFilter:
     berth: Timings | None = None
     error: bytes | None = None
     done: bool = False
+    model: str = ""
+    marks: bytearray = field(default_factory=bytearray)
     _rest: bytes = b""
+    _held: list[bytes] = field(default_factory=list)
+    _counted: int = 0
+    _counted_choice: int = 0
     _risen: dict[int, int] = field(default_factory=dict)
     _no_usage: bytes = field(init=False)
 
@@ -77,13 +88,37 @@ class StreamFilter:
         *events, self._rest = (self._rest + data).split(b"\n\n")
         if len(self._rest) > MAX_EVENT_BYTES:
             raise BadStream(f"an event of more than {MAX_EVENT_BYTES} bytes")
-        out = []
+        out: list[bytes] = []
+        held = self._held if self.model else out
         for event in events:
-            if (frame := self._event(event)) is not None:
-                out.append(frame)
+            if event.startswith(MARK) and self.model:
+                self.marks += event[len(MARK) :] + b"\n"
+                self._release(out)
+            elif (frame := self._event(event)) is not None:
+                held.append(frame)
             if self.done or self.error is not None:
                 break
+        if self.done or not self.model:
+            self._release(out)
         return out
+
+    def _release(self, out: list[bytes]) -> None:
+        """What came so far is certain."""
+        out += self._held
+        self._held.clear()
+        self._settle()
+
+    def _settle(self) -> None:
+        rise = self._counted - self.completion_tokens
+        if rise > 0:
+            self.completion_tokens = self._counted
+            self._risen[self._counted_choice] = self._risen.get(self._counted_choice, 0) + rise
+
+    def cut(self) -> None:
+        """The door is gone; another one goes on behind the last mark."""
+        self._rest, self.error = b"", None
+        self._held.clear()
+        self._counted = self.completion_tokens
 
     def risen(self) -> list[tuple[int, int]]:
         """(choice, tokens) of what the last ``take`` counted."""
@@ -91,10 +126,9 @@ class StreamFilter:
         return list(risen.items())
 
     def _count(self, completion_tokens: int, choice: int) -> None:
-        rise = completion_tokens - self.completion_tokens
-        if rise > 0:
-            self.completion_tokens = completion_tokens
-            self._risen[choice] = self._risen.get(choice, 0) + rise
+        if choice != self._counted_choice and not self.model:
+            self._settle()
+        self._counted, self._counted_choice = completion_tokens, choice
 
     def _event(self, event: bytes) -> bytes | None:
         if not event.startswith(b"data:"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from berth.gateway.errors import ApiError
 from berth.metering.records import UsageEvent
 from gpuruntime.backend import Timings
 from gpuruntime.goodput import Circumstances, Outcome, Verdict, judge
@@ -69,11 +70,22 @@ def judge_exchange(exchange: Exchange, outcome: Outcome, status: int, ended_us: 
             e2e_limit_us=None if level.e2e_ms is None else level.e2e_ms * 1000,
             burst=exchange.grant.burst,
             ready_at_arrival=exchange.ready_at_arrival,
-            tries=exchange.tries,
+            tries=exchange.trail.tries,
             stalls=line.stalls,
             max_gap_us=line.max_gap_us,
         ),
     )
+
+
+def outcome_of(error: ApiError, tokens: int) -> Outcome:
+    """Of a request that ended with this error, after so many tokens."""
+    if error.status in (400, 413):
+        return Outcome.INVALID
+    if error.code == "queue_timeout":
+        return Outcome.QUEUE_TIMEOUT
+    if error.status in (429, 503) and error.code != "replica_lost":
+        return Outcome.REFUSED
+    return Outcome.TRUNCATED if tokens else Outcome.FAILED
 
 
 def _new_prompt_tokens(exchange: Exchange, berth: Timings) -> int:

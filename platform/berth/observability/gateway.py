@@ -47,6 +47,10 @@ class GatewayCollector(Collector):
         for decision, count in list(gateway.admission.uncounted.items()):
             uncounted.add_metric([decision], count)
         yield uncounted
+        text = "Answers that another replica went on with, once each time."
+        resumed = CounterMetricFamily("berth_gateway_resumed_answers", text)
+        resumed.add_metric([], gateway.resumed)
+        yield resumed
         ignored = CounterMetricFamily("berth_gateway_ignored_fields", "Fields of bodies that nobody here knows.")
         ignored.add_metric([], sum(gateway.ignored.values()))
         yield ignored
