@@ -56,6 +56,7 @@ SILENT = {
     *("reference.py", "schema.py", "figures.py", "history.py", "summaries.py", "rollups.py"),
     *("explain.py", "models.py", "mails.py", "smtp.py", "messages.py", "ids.py", "scoping.py", "sealing.py"),
     *("tracing.py", "line.py", "forward.py", "frames.py", "export.py", "observe.py", "streams.py", "ledger.py"),
+    "spending.py",
 }
 SILENT_CALLS = {
     *("debug", "info", "warning", "error", "exception", "log", "execute", "RawSQL", "compile", "OpenApiParameter"),

@@ -30,6 +30,7 @@ export type AlertRoute = Schemas["Route"];
 export type AlertRouteCreate = Schemas["RouteCreateRequest"];
 export type AlertRouteChange = Schemas["PatchedRouteChangeRequest"];
 export type Alert = Schemas["Alert"];
+export type SpendingBudget = Schemas["SpendingBudget"];
 export type Attainment = Schemas["Attainment"];
 export type Attained = Schemas["Attained"];
 export type AttainedGroup = Schemas["AttainedGroup"];

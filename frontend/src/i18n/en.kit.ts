@@ -70,6 +70,24 @@ export const enKit = {
     ofKey: "Limits of this key; the tenant's and the contract's hold beside them, so the smallest counts.",
     ofTenant: "Limits over all of its keys and models; those of keys and contracts hold beside them.",
   },
+  budgets: {
+    legend:
+      "Budgets: what may be used, in tokens in and out or in the platform's currency. Days and months are UTC's.",
+    fields: {
+      tokens_per_day: "Tokens a day",
+      tokens_per_month: "Tokens a month",
+      cost_per_day: "Money a day",
+      cost_per_month: "Money a month",
+    },
+    none: "No budget",
+    column: "Budgets",
+    hint: "What is booked since 00:00 UTC of today or of the month's first day. Requests in flight are held against the budget as well, by what they may use at most.",
+    tokens: (n: string) => `${n} tokens`,
+    use: {
+      day: (used: string, amount: string) => `${used} of ${amount} today`,
+      month: (used: string, amount: string) => `${used} of ${amount} this month`,
+    },
+  },
   idCopied: "Copied",
   copyId: (id: string) => `Copy ${id}`,
   yes: "Yes",

@@ -71,6 +71,23 @@ export const zhKit: typeof enKit = {
     ofKey: "此密钥的限额；租户与合约的限额同时生效，以最小者为准。",
     ofTenant: "其全部密钥与模型合计的限额；密钥与合约的限额同时生效。",
   },
+  budgets: {
+    legend: "预算：可使用的用量，按输入与输出词元或平台货币计。日与月均以 UTC 为准。",
+    fields: {
+      tokens_per_day: "每日词元数",
+      tokens_per_month: "每月词元数",
+      cost_per_day: "每日金额",
+      cost_per_month: "每月金额",
+    },
+    none: "无预算",
+    column: "预算",
+    hint: "自今日或本月首日 00:00 UTC 起已入账的用量。进行中的请求也按其最大可能用量占用预算。",
+    tokens: (n) => `${n} 个词元`,
+    use: {
+      day: (used, amount) => `今日 ${used} / ${amount}`,
+      month: (used, amount) => `本月 ${used} / ${amount}`,
+    },
+  },
   idCopied: "已复制",
   copyId: (id) => `复制 ${id}`,
   yes: "是",

@@ -28,17 +28,20 @@ def budget_refusal(over: Over, model: str, *, reserve: int, cost: int, prices: P
     def said(value: int) -> str:
         return f"{value} tokens" if unit == "tokens" else money(to_money(value), prices.currency)
 
-    budget = f"The budget of {said(amount)} a {period} {whose(over.holder.owner, model)}"
-    needs = "(its prompt and max_tokens)" if unit == "tokens" else "(its prompt and max_tokens, at their prices)"
-    begins = f"It begins again at 00:00 UTC on {_ends(over.wait_ms, now)}."
+    of, ends = whose(over.holder.owner, model), _ends(over.wait_ms, now)
     if need > amount:
-        text = f"{budget} is smaller than the {said(need)} that the request may need {needs}. "
-        text += "Shorten the messages or lower max_tokens."
+        text = (
+            f"The request may need {said(need)} (its prompt and max_tokens), more than the budget of {said(amount)} "
+            f"a {period} {of}. Shorten the messages or lower max_tokens."
+        )
     elif left:
-        text = f"{budget} has {said(left)} left and the request may need {said(need)} {needs}. "
-        text += f"Shorten the messages or lower max_tokens. {begins}"
+        text = (
+            f"The budget of {said(amount)} a {period} {of} has {said(left)} left, and the request may need "
+            f"{said(need)} (its prompt and max_tokens). Shorten the messages or lower max_tokens. "
+            f"The budget begins again at 00:00 UTC on {ends}."
+        )
     else:
-        text = f"{budget} is used up. {begins}"
+        text = f"The budget of {said(amount)} a {period} {of} is used up. It begins again at 00:00 UTC on {ends}."
     return ApiError(
         429, text, code="insufficient_quota", type="insufficient_quota", headers=[(b"x-should-retry", b"false")]
     )

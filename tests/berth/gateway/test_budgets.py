@@ -103,7 +103,7 @@ async def test_a_refused_request_consumes_nothing(admission: Admission, store: A
     route = make_route(limits=Limits(100, 1000, 5, budgets=Budgets(tokens_per_day=50)), tenant_limits=Limits(9, 900, 5))
     await admission.ask(route, opened(1), 40, "rep_1")
     before = {key: await store.dump(key) for key in sorted(await store.keys("*"))}
-    with pytest.raises(ApiError, match="has 10 tokens left and the request may need 11 tokens"):
+    with pytest.raises(ApiError, match="has 10 tokens left, and the request may need 11 tokens"):
         await admission.ask(route, opened(2), 11, "rep_1")
     assert {key: await store.dump(key) for key in sorted(await store.keys("*"))} == before
 
@@ -115,24 +115,27 @@ async def test_a_refused_request_consumes_nothing(admission: Admission, store: A
         (Budgets(tokens_per_month=100), "The budget of 100 tokens a month on 'small' is used up."),
         (Budgets(cost_per_day=10**8), "The budget of EUR 0.01 a day on 'small' is used up."),
         (Budgets(cost_per_month=10**8), "The budget of EUR 0.01 a month on 'small' is used up."),
-        (Budgets(tokens_per_day=101), "has 1 tokens left and the request may need 100 tokens (its prompt and max_"),
-        (Budgets(tokens_per_day=99), "99 tokens a day on 'small' is smaller than the 100 tokens that the request may"),
-        (Budgets(cost_per_day=10**8 + 5), "EUR 0.0100000005 a day on 'small' has EUR 0.0000000005 left and"),
+        (Budgets(tokens_per_day=101), "has 1 tokens left, and the request may need 100 tokens (its prompt and max_"),
+        (
+            Budgets(tokens_per_day=99),
+            "need 100 tokens (its prompt and max_tokens), more than the budget of 99 tokens a day on 'small'.",
+        ),
+        (Budgets(cost_per_day=10**8 + 5), "EUR 0.0100000005 a day on 'small' has EUR 0.0000000005 left, and"),
     ],
 )
 async def test_the_refusal_names_the_budget_and_when_it_begins_again(
     admission: Admission, store: Any, budgets: Budgets, says: str
 ) -> None:
     route = make_route(limits=Limits(budgets=budgets), prices=PRICES)
-    if "smaller" not in says:
+    if "more than" not in says:
         await admission.ask(route, opened(1), 100, "rep_1", cost=10**8)
     with pytest.raises(ApiError) as over:
         await admission.ask(route, opened(2), 100, "rep_1", cost=10**8)
     error, second = over.value, (await store.time())[0]
     ends = day_of(second) + 86400 if "day" in says or budgets.tokens_per_day else month_of(second, 1)
     assert says in error.message
-    if "smaller" not in says:
-        assert error.message.endswith(f"It begins again at 00:00 UTC on {datetime.fromtimestamp(ends, UTC):%Y-%m-%d}.")
+    if "more than" not in says:
+        assert error.message.endswith(f"begins again at 00:00 UTC on {datetime.fromtimestamp(ends, UTC):%Y-%m-%d}.")
     assert (error.status, error.code, error.type) == (429, "insufficient_quota", "insufficient_quota")
     assert dict(error.headers) == {b"x-should-retry": b"false"}
 

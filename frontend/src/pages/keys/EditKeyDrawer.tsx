@@ -55,6 +55,7 @@ function Form({ apiKey, edit, onClose }: FormProps) {
           deployments: t.keys.deployments,
           expires_at: t.keys.expiresAt,
           ...t.kit.limits.fields,
+          ...t.kit.budgets.fields,
         }}
       />
       <TextInput label={t.keys.name} maxLength={120} data-autofocus {...form.getInputProps("name")} />

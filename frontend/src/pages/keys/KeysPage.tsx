@@ -6,6 +6,7 @@ import { EmptyState } from "../../components/EmptyState";
 import { FilterBar } from "../../components/FilterBar";
 import { PageHeader } from "../../components/PageHeader";
 import { ResourceTable } from "../../components/ResourceTable";
+import { useBudgets } from "../../hooks/useBudgets";
 import { useKeyPage } from "../../hooks/useKeys";
 import { useList } from "../../hooks/useList";
 import { useMe } from "../../hooks/useMe";
@@ -25,6 +26,7 @@ export function KeysPage() {
   const list = useList({ filters: ["q"], sort: "-created_at" });
   const all = values.show === "all";
   const keys = useKeyPage(current?.tenant, list.query, all);
+  const budgets = useBudgets("key", current?.tenant);
   const [revoking, setRevoking] = useState<Key | null>(null);
   const [rotating, setRotating] = useState<Key | null>(null);
   const email = me?.user.email;
@@ -34,13 +36,16 @@ export function KeysPage() {
   );
   const columns = useMemo(
     () =>
-      keyColumns({
-        mayChange,
-        edit: (key) => set({ edit: key.id }, true),
-        rotate: setRotating,
-        revoke: setRevoking,
-      }),
-    [mayChange, set],
+      keyColumns(
+        {
+          mayChange,
+          edit: (key) => set({ edit: key.id }, true),
+          rotate: setRotating,
+          revoke: setRevoking,
+        },
+        budgets,
+      ),
+    [mayChange, set, budgets],
   );
   const createButton = canUse && (
     <Button

@@ -1,11 +1,14 @@
 import { Menu } from "@mantine/core";
 import { IconBan, IconPencil, IconRefresh } from "@tabler/icons-react";
 import type { Key } from "../../api/types";
+import { BudgetUse } from "../../components/BudgetUse";
 import { CopyId } from "../../components/CopyId";
 import { ACTIONS, type Column } from "../../components/DataTable";
+import { Hint } from "../../components/Hint";
 import { ObjectMenu } from "../../components/ObjectMenu";
 import { StatePill } from "../../components/StatePill";
 import { TimeAgo } from "../../components/TimeAgo";
+import type { BudgetsByHolder } from "../../hooks/useBudgets";
 import { t } from "../../i18n";
 import { limitsLine } from "../../lib/rateLimits";
 import classes from "./Keys.module.css";
@@ -49,7 +52,7 @@ function KeyMenu({ apiKey, verbs }: { apiKey: Key; verbs: KeyVerbs }) {
   );
 }
 
-export function keyColumns(verbs: KeyVerbs): Column<Key>[] {
+export function keyColumns(verbs: KeyVerbs, budgets: BudgetsByHolder): Column<Key>[] {
   const words = t.keys.columns;
   return [
     {
@@ -78,6 +81,16 @@ export function keyColumns(verbs: KeyVerbs): Column<Key>[] {
       header: t.keys.scope,
       meta: { hide: "phone" },
       cell: ({ row }) => <May apiKey={row.original} />,
+    },
+    {
+      id: "budgets",
+      header: () => (
+        <span className={classes.head}>
+          {t.kit.budgets.column} <Hint text={t.kit.budgets.hint} />
+        </span>
+      ),
+      meta: { hide: "tablet" },
+      cell: ({ row }) => <BudgetUse budgets={budgets.of(row.original.id)} currency={budgets.currency} />,
     },
     {
       id: "used",

@@ -2,6 +2,7 @@ import { Alert, NumberInput, Select, SimpleGrid, Skeleton, TextInput } from "@ma
 import { useForm } from "@mantine/form";
 import { notifications } from "@mantine/notifications";
 import type { ReactNode } from "react";
+import { BudgetFields } from "../../components/BudgetFields";
 import { ConflictNotice } from "../../components/ConflictNotice";
 import { FormDrawer } from "../../components/FormDrawer";
 import { NameSelect } from "../../components/NameSelect";
@@ -16,10 +17,7 @@ import classes from "./Slas.module.css";
 
 const words = t.slas.contracts.form;
 
-type Limit = Exclude<
-  keyof ContractValues,
-  "tenant" | "deployment" | "service_class" | "tiers" | "valid_from"
->;
+type Limit = keyof typeof words.fields;
 const LIMITS: { name: Limit; min: number; step: number }[] = [
   { name: "guaranteed_requests_per_min", min: 1, step: 10 },
   { name: "burst_requests_per_min", min: 0, step: 10 },
@@ -28,6 +26,8 @@ const LIMITS: { name: Limit; min: number; step: number }[] = [
   { name: "max_concurrency", min: 1, step: 1 },
   { name: "weight", min: 1, step: 1 },
 ];
+
+const WHEN_LATE = ["queue", "degrade", "refuse"] as const;
 
 interface FormProps {
   initial: ContractValues;
@@ -78,6 +78,13 @@ function ContractForm({ initial, editing, onSubmit, drawer, notice }: FormProps)
           ))}
         </SimpleGrid>
       </fieldset>
+      <Select
+        label={words.late}
+        description={words.lateHint}
+        data={WHEN_LATE.map((value) => ({ value, label: t.slas.contracts.whenLate[value] }))}
+        allowDeselect={false}
+        {...form.getInputProps("when_late")}
+      />
       <fieldset className={classes.group}>
         <legend>{words.limits}</legend>
         <SimpleGrid cols={{ base: 1, xs: 2 }} spacing="sm">
@@ -96,6 +103,7 @@ function ContractForm({ initial, editing, onSubmit, drawer, notice }: FormProps)
           ))}
         </SimpleGrid>
       </fieldset>
+      <BudgetFields inputProps={form.getInputProps} />
       <TextInput
         type="datetime-local"
         label={words.from}

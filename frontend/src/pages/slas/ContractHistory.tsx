@@ -6,6 +6,7 @@ import { Loaded } from "../../components/Loaded";
 import { StatePill } from "../../components/StatePill";
 import { useVersions } from "../../hooks/useContracts";
 import { t } from "../../i18n";
+import { BUDGETS } from "../../lib/budgets";
 import { absolute, milliseconds, percent } from "../../lib/format";
 import { price } from "../../lib/money";
 import { classLine } from "../deployments/classLine";
@@ -36,6 +37,8 @@ function said(contract: Contract): Record<string, unknown> {
     burst_tokens_per_min: contract.burst_tokens_per_min,
     max_concurrency: contract.max_concurrency,
     weight: contract.weight,
+    when_late: words.whenLate[contract.when_late],
+    ...Object.fromEntries(BUDGETS.map((name) => [name, contract[name]])),
     tiers: contract.tiers.map((one) => `${one.tier}: ${one.class_name}`).join(", "),
   };
 }
@@ -52,7 +55,7 @@ function Version({ contract, before }: { contract: Contract; before: Contract | 
         <Changes
           before={said(before)}
           after={said(contract)}
-          fields={words.fields}
+          fields={{ ...words.fields, ...t.kit.budgets.fields }}
           heads={{ before: words.version(before.version), after: words.version(contract.version) }}
         />
       ) : (

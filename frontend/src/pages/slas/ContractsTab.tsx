@@ -5,6 +5,7 @@ import type { ContractState } from "../../api/types";
 import { EmptyState } from "../../components/EmptyState";
 import { FilterBar, FilterName, FilterSelect } from "../../components/FilterBar";
 import { ResourceTable } from "../../components/ResourceTable";
+import { useBudgets } from "../../hooks/useBudgets";
 import { useClasses } from "../../hooks/useClasses";
 import { useContractPage } from "../../hooks/useContracts";
 import { useList } from "../../hooks/useList";
@@ -27,17 +28,21 @@ export function ContractsTab() {
   const state = STATES.find((one) => one === list.values.state) ?? "current";
   const page = useContractPage({ tenant: current?.tenant, ...list.query, state });
   const classes = useClasses();
+  const budgets = useBudgets("contract", current?.tenant);
   const words = t.slas.contracts;
   const create = () => set({ create: "contract" }, true);
   const columns = useMemo(
     () =>
-      contractColumns({
-        onEdit: operator ? (one) => set({ edit: one.id }, true) : undefined,
-        onEnd: operator ? (one) => set({ end: one.id }, true) : undefined,
-        onHistory: (one) => set({ contract: one.id }, true),
-        tenantShown: current?.tenant === undefined,
-      }),
-    [operator, set, current?.tenant],
+      contractColumns(
+        {
+          onEdit: operator ? (one) => set({ edit: one.id }, true) : undefined,
+          onEnd: operator ? (one) => set({ end: one.id }, true) : undefined,
+          onHistory: (one) => set({ contract: one.id }, true),
+          tenantShown: current?.tenant === undefined,
+        },
+        budgets,
+      ),
+    [operator, set, current?.tenant, budgets],
   );
   const named = (id: string | undefined) => page.data?.results.find((one) => one.id === id);
   return (

@@ -1,10 +1,13 @@
 import { Menu } from "@mantine/core";
 import { IconHistory, IconPencil, IconPlayerStop } from "@tabler/icons-react";
 import type { Contract } from "../../api/types";
+import { BudgetUse } from "../../components/BudgetUse";
 import { ACTIONS, type Column } from "../../components/DataTable";
+import { Hint } from "../../components/Hint";
 import { ObjectMenu } from "../../components/ObjectMenu";
 import { StatePill } from "../../components/StatePill";
 import { TimeAgo } from "../../components/TimeAgo";
+import type { BudgetsByHolder } from "../../hooks/useBudgets";
 import { t } from "../../i18n";
 import { integer } from "../../lib/format";
 import { classLine } from "../deployments/classLine";
@@ -59,7 +62,7 @@ function ContractMenu({ contract, onEdit, onEnd, onHistory }: Actions & { contra
   );
 }
 
-export function contractColumns(actions: Actions): Column<Contract>[] {
+export function contractColumns(actions: Actions, budgets: BudgetsByHolder): Column<Contract>[] {
   const head = words.columns;
   const columns: Column<Contract>[] = [
     {
@@ -101,6 +104,16 @@ export function contractColumns(actions: Actions): Column<Contract>[] {
       header: head.tokens,
       meta: { end: true, hide: "tablet" },
       cell: ({ row }) => rateLine(row.original.guaranteed_tokens_per_min, row.original.burst_tokens_per_min),
+    },
+    {
+      id: "budgets",
+      header: () => (
+        <span className={classes.head}>
+          {t.kit.budgets.column} <Hint text={t.kit.budgets.hint} />
+        </span>
+      ),
+      meta: { hide: "tablet" },
+      cell: ({ row }) => <BudgetUse budgets={budgets.of(row.original.id)} currency={budgets.currency} />,
     },
     {
       id: "state",

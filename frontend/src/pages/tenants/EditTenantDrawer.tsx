@@ -53,6 +53,7 @@ function Form({ tenant, edit, onClose }: FormProps) {
           weight: words.weight,
           admits_uncounted: words.uncounted,
           ...t.kit.limits.fields,
+          ...t.kit.budgets.fields,
         }}
       />
       <Facts

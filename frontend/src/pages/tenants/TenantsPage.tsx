@@ -7,6 +7,7 @@ import { EmptyState } from "../../components/EmptyState";
 import { FilterBar } from "../../components/FilterBar";
 import { PageHeader } from "../../components/PageHeader";
 import { ResourceTable } from "../../components/ResourceTable";
+import { useBudgets } from "../../hooks/useBudgets";
 import { useList } from "../../hooks/useList";
 import { useScope } from "../../hooks/useScope";
 import { useTenantList } from "../../hooks/useTenantAdmin";
@@ -24,16 +25,20 @@ export function TenantsPage() {
   const navigate = useNavigate();
   const list = useList({ filters: ["q"], sort: "-created_at" });
   const tenants = useTenantList(list.query);
+  const budgets = useBudgets("tenant", undefined);
   const [suspending, setSuspending] = useState<Tenant | null>(null);
   const columns = useMemo(
     () =>
-      tenantColumns({
-        open: (one) => void navigate({ to: "/t/$scope/overview", params: { scope: one.slug } }),
-        edit: (one) => set({ edit: one.id }, true),
-        quota: (one) => set({ quota: one.id }, true),
-        suspend: setSuspending,
-      }),
-    [navigate, set],
+      tenantColumns(
+        {
+          open: (one) => void navigate({ to: "/t/$scope/overview", params: { scope: one.slug } }),
+          edit: (one) => set({ edit: one.id }, true),
+          quota: (one) => set({ quota: one.id }, true),
+          suspend: setSuspending,
+        },
+        budgets,
+      ),
+    [navigate, set, budgets],
   );
   const create = operator && (
     <Button

@@ -7,12 +7,14 @@ import {
   IconPlayerPlay,
 } from "@tabler/icons-react";
 import type { Tenant } from "../../api/types";
+import { BudgetUse } from "../../components/BudgetUse";
 import { ACTIONS, type Column } from "../../components/DataTable";
 import { Hint } from "../../components/Hint";
 import { Meter } from "../../components/Meter";
 import { ObjectMenu } from "../../components/ObjectMenu";
 import { StatePill } from "../../components/StatePill";
 import { TimeAgo } from "../../components/TimeAgo";
+import type { BudgetsByHolder } from "../../hooks/useBudgets";
 import { t } from "../../i18n";
 import { bytes, integer } from "../../lib/format";
 import { limitsLine } from "../../lib/rateLimits";
@@ -76,7 +78,7 @@ function TenantMenu({ tenant, verbs }: { tenant: Tenant; verbs: TenantVerbs }) {
   );
 }
 
-export function tenantColumns(verbs: TenantVerbs): Column<Tenant>[] {
+export function tenantColumns(verbs: TenantVerbs, budgets: BudgetsByHolder): Column<Tenant>[] {
   const words = t.tenants.columns;
   return [
     {
@@ -116,6 +118,16 @@ export function tenantColumns(verbs: TenantVerbs): Column<Tenant>[] {
       header: words.limits,
       meta: { hide: "tablet" },
       cell: ({ row }) => limitsLine(row.original) || <span className="muted">{t.tenants.noLimit}</span>,
+    },
+    {
+      id: "budgets",
+      header: () => (
+        <span className={classes.head}>
+          {t.kit.budgets.column} <Hint text={t.kit.budgets.hint} />
+        </span>
+      ),
+      meta: { hide: "tablet" },
+      cell: ({ row }) => <BudgetUse budgets={budgets.of(row.original.id)} currency={budgets.currency} />,
     },
     {
       id: "created",
