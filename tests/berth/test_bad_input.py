@@ -13,7 +13,6 @@ from berth.tenants.services import create_key
 from helpers.factories import make_tenant, make_user, unique
 from helpers.web import Web, serving_web
 
-
 pytestmark = pytest.mark.django_db
 
 

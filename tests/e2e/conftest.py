@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from helpers.cluster import DEPLOYMENT, Cluster, Person, running_cluster
+from helpers.collector import Collector
 from helpers.console import SHOTS
+from helpers.http_servers import serving
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,8 +22,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    with running_cluster() as running:
+def collector() -> Iterator[Collector]:
+    """Where the cluster's traces go."""
+    with serving(Collector()) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def cluster(collector: Collector) -> Iterator[Cluster]:
+    with running_cluster(BERTH_OTLP_ENDPOINT=collector.url) as running:
         yield running
 
 

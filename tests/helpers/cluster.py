@@ -76,14 +76,14 @@ class Person:
 class Cluster:
     """Starts with ``manage.py up``; everything it does is what an operator could do by hand."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, **variables: str) -> None:
         self.home = home
         self.port = free_port()
         self.base = f"http://127.0.0.1:{self.port}"
         self.up: subprocess.Popen[bytes] | None = None
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("BERTH_")}
         self.environment.pop("DJANGO_SETTINGS_MODULE", None)
-        self.environment |= {"BERTH_HOME": str(home), "BERTH_MODEL_ROOTS": str(CACHE)}
+        self.environment |= {"BERTH_HOME": str(home), "BERTH_MODEL_ROOTS": str(CACHE), **variables}
 
     def start(self, timeout_s: float = 240.0) -> float:
         """Seconds from the command to "ready"."""
@@ -173,11 +173,14 @@ def is_refused(client: openai.OpenAI) -> bool:
 
 
 @contextlib.contextmanager
-def running_cluster() -> Iterator[Cluster]:
-    """A cluster that answers; on the way out nothing of it is left, and a failure shows what it said."""
+def running_cluster(**variables: str) -> Iterator[Cluster]:
+    """A cluster that answers, with further BERTH_* ``variables``.
+
+    On the way out nothing of it is left, and a failure shows what it said.
+    """
     top = Path(tempfile.mkdtemp(prefix="berth-e2e-"))
     top.chmod(0o711)
-    cluster = Cluster(top / "var")
+    cluster = Cluster(top / "var", **variables)
     try:
         cluster.start()
         yield cluster

@@ -56,11 +56,14 @@ class _Recorded(RequestTrace):
 
 
 def begin(tracing: Tracing | None, headers: Mapping[bytes, bytes], opened: OpenRecord, arrived_us: int) -> RequestTrace:
-    """``headers``: the client's, whose own trace is gone on with where it has one."""
+    """``headers``: the client's, whose own trace is gone on with where it has one.
+
+    By its ids alone: ``tracestate`` is text of the client's, and would stand in the operator's traces.
+    """
     if tracing is None:
         return NO_TRACE
-    names = [name for name in (b"traceparent", b"tracestate") if name in headers]
-    parent = {name.decode(): headers[name].decode("latin-1") for name in names}
+    named = headers.get(b"traceparent")
+    parent = {} if named is None else {"traceparent": named.decode("latin-1")}
     known: dict[str, Value] = {
         "request_id": opened.request_id,
         "tenant_id": opened.tenant_id,

@@ -36,7 +36,7 @@ def oidc_setup(config: Config) -> Setup:
             "ACCOUNT_SIGNUP_FIELDS": ["email*"],
             "ACCOUNT_EMAIL_VERIFICATION": "none",
             "SOCIALACCOUNT_ADAPTER": "berth.oidc.adapter.Adapter",
-            "SOCIALACCOUNT_REQUESTS_TIMEOUT": 10,
+            "SOCIALACCOUNT_REQUESTS_TIMEOUT": 5,
         },
     )
 
