@@ -227,6 +227,10 @@ class _Flows:
             tokens += share * every.tokens
         return math.ceil(count), tokens
 
+    def waiting_of(self, tenant: str) -> int:
+        flow = self._flows.get(tenant)
+        return 0 if flow is None else flow.alive
+
     def in_credit(self, tenant: str) -> bool:
         flow = self._flows.get(tenant)
         return flow is None or flow.counter < self._virtual - self._freedom
@@ -341,6 +345,9 @@ class FairQueue:
         if not self._interactive.waiting or self.owes_batch(now):
             return self._batch.best(now)
         return self._interactive.best(now)
+
+    def waiting_of(self, tenant: str) -> int:
+        return self._interactive.waiting_of(tenant) + self._batch.waiting_of(tenant)
 
     def in_credit(self, tenant: str) -> bool:
         """Whether the tenant's interactive requests have taken so much less than their share that they go first."""

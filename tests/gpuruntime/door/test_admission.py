@@ -44,6 +44,21 @@ async def test_a_full_queue_refuses_with_a_retry_time_from_the_measured_throughp
     await asyncio.gather(*waiting, return_exceptions=True)
 
 
+async def test_a_flood_leaves_others_a_part_of_the_queue() -> None:
+    admission = Admission(1, 90, 10)
+    waiting = [asyncio.create_task(admission.enter(promised("flood"))) for _ in range(81)]
+    await settle()
+    with pytest.raises(ApiError, match="1 requests run and 80 wait .* are for other tenants"):
+        await admission.enter(promised("flood"))
+    waiting += [asyncio.create_task(admission.enter(promised("few"))) for _ in range(8)]
+    await settle()
+    assert admission.queued == 88, "eight ninths, and of what is left again"
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert admission.queued == 0
+
+
 async def test_waiting_too_long_ends_with_queue_timeout_and_leaves_no_trace() -> None:
     admission = Admission(1, 4, 0.02)
     await admission.enter(first := Ticket("t"))
