@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from berth.security_headers import DATA_POLICY, fixed_headers
+from berth.security_headers import DATA_POLICY
 from gpuruntime.bounded_http import MAX_HEAD_BYTES
 from helpers.api_routes import METHODS, cases
 from helpers.web import Web, serving_web
@@ -138,8 +138,15 @@ def test_a_host_that_is_not_ours_and_a_body_that_is_too_large(web: Web) -> None:
         assert raw.count(b"content-security-policy: ") + raw.count(b"Content-Security-Policy: ") == 1
 
 
-def test_a_browser_keeps_to_https_where_the_public_address_is() -> None:
-    assert (b"strict-transport-security", b"max-age=31536000") in fixed_headers(tls=True)
+def test_behind_https_a_browser_uses_nothing_else_and_cookies_are_secure(django_db_setup: None) -> None:
+    with serving_web(BERTH_PUBLIC_URL="https://berth.example.com") as web:
+        for request in ("GET /api/v1/session", "GET /v1/models", "GET /static/nothing"):
+            _, headers = answer(web, request)
+            assert headers["strict-transport-security"] == ["max-age=31536000"]
+        _, headers = answer(web, "GET /api/v1/session")
+        (cookie,) = headers["set-cookie"]
+        assert "Secure" in cookie
+        assert b"strict-transport-security: max-age=31536000" in web.send_raw(b"NONSENSE\r\n\r\n")
 
 
 def test_cookies_are_for_this_site_alone(web: Web) -> None:
