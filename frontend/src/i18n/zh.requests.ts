@@ -133,6 +133,7 @@ export const zhRequests: typeof enRequests = {
     preempted: (f) => `引擎为其他请求腾出空间而将其退回 ${f.preemptions} 次，并重做其工作`,
     shared: (f) => `到达时副本上有 ${f.running} 个其他请求在运行`,
     client_left: (f) => `客户端在 ${f.tokens} 个词元后离开`,
+    resumed: (f) => `副本中断${f.resumes === 1 ? "" : ` ${f.resumes} 次`}，由另一个副本接着生成了回答`,
     tries: (f) => `询问了 ${f.tries} 个副本`,
     burst: () => "超出合约的保证速率，进入突发部分",
   },

@@ -328,12 +328,10 @@ class Exchange:
 
     def _began(self, model: str) -> None:
         """A door answers. ``model``: of its marks; empty: it makes none. Raises ``BadStream``."""
+        self.frames.begin(model)
         if self._resumes:
-            if model != self.frames.model:
-                raise BadStream("a door that goes on with an answer and does not say so")
             self.resumes += 1
             self._gateway.resumed += 1
-        self.frames.model = model
 
     def _take(self, data: bytes) -> None:
         """Counts at the time of arrival, then hands on what the client is to see."""

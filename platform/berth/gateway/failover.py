@@ -75,8 +75,8 @@ class Trail:
             return self._last
         if self._tried and reached:
             return ApiError(503, "The replica that ran this request was lost.", code="replica_lost", retry_after_s=1)
-        text = f"No replica of '{self.route.model}' is ready. Try again shortly."
-        return ApiError(503, text, code="no_ready_replica", retry_after_s=2)
+        text = f"No replica of '{self.route.model}' is ready."
+        return ApiError(503, f"{text} Try again shortly.", code="no_ready_replica", retry_after_s=2)
 
 
 def broken_off(error: Exception) -> ApiError:

@@ -114,6 +114,12 @@ class StreamFilter:
             self.completion_tokens = self._counted
             self._risen[self._counted_choice] = self._risen.get(self._counted_choice, 0) + rise
 
+    def begin(self, model: str) -> None:
+        """A door answers, the first or one that goes on. Raises ``BadStream``."""
+        if self.marks and model != self.model:
+            raise BadStream(f"marks of model {model!r} in an answer of {self.model!r}")
+        self.model = model
+
     def cut(self) -> None:
         """The door is gone; another one goes on behind the last mark."""
         self._rest, self.error = b"", None

@@ -71,6 +71,7 @@ def judge_exchange(exchange: Exchange, outcome: Outcome, status: int, ended_us: 
             burst=exchange.grant.burst,
             ready_at_arrival=exchange.ready_at_arrival,
             tries=exchange.trail.tries,
+            resumes=exchange.resumes,
             stalls=line.stalls,
             max_gap_us=line.max_gap_us,
         ),

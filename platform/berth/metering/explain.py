@@ -44,6 +44,7 @@ class Record(Protocol):
     queued_at_arrival: int | None
     ready_at_arrival: bool | None
     tries: int | None
+    resumes: int | None
     stalls: int | None
     max_gap_us: int | None
     burst: bool
@@ -262,11 +263,20 @@ def _besides(record: Record) -> list[Clause]:
         why = "left" if record.outcome == Outcome.CLIENT_LEFT else "did not read and was let go"
         text = f"The client {why} after {number(record.completion_tokens, 'token')}"
         found.append(Clause("client_left", text, {"tokens": record.completion_tokens}))
-    if record.tries is not None and record.tries > 1:
-        text = f"{record.tries} replicas were asked before one took it"
-        if verdict_of(record) == "error":
-            text = f"{record.tries} replicas were asked"
-        found.append(Clause("tries", text, {"tries": record.tries}))
+    resumes = record.resumes or 0
+    if resumes:
+        text = (
+            f"Its replica broke off{'' if resumes == 1 else f' {resumes} times'}, and another went on with the answer"
+        )
+        found.append(Clause("resumed", text, {"resumes": resumes}))
+    asked = (record.tries or 0) - resumes
+    if asked > 1:
+        text = f"{asked} replicas were asked before one took it"
+        if resumes:
+            text = f"{asked} replicas were asked beside"
+        elif verdict_of(record) == "error":
+            text = f"{asked} replicas were asked"
+        found.append(Clause("tries", text, {"tries": asked}))
     if record.burst:
         found.append(Clause("burst", "It went beyond the contract's guaranteed rate, into its burst"))
     return found

@@ -16,7 +16,8 @@ class UsageRecord(TenantOwned):
     The limits it was judged by stay with it, whatever becomes of its class; None: there was no such limit.
     ``member_id``: who made the key. ``place``: node, device and slice of its replica, for a person. ``burst``: it went
     beyond the contract's guaranteed rate. ``running_at_arrival`` and ``queued_at_arrival``: at its door, itself not
-    counted. ``tries``: doors that were asked. ``cost``: by the contract's prices, exact.
+    counted. ``tries``: doors that were asked; ``resumes``: how often one went on
+    with what another had begun. ``cost``: by the contract's prices, exact.
     ``counted_as``: which account of the door's (``join.name_of``), ``counted_at``: when the door closed it.
     """
 
@@ -64,6 +65,7 @@ class UsageRecord(TenantOwned):
     running_at_arrival = models.PositiveIntegerField(null=True)
     queued_at_arrival = models.PositiveIntegerField(null=True)
     tries = models.PositiveSmallIntegerField(null=True)
+    resumes = models.PositiveSmallIntegerField(null=True)
     stalls = models.PositiveIntegerField(null=True)
     max_gap_us = models.BigIntegerField(null=True)
     node_id = models.CharField(max_length=32, blank=True, default="", db_default="")

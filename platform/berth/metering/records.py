@@ -23,7 +23,8 @@ class OpenRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
 class UsageEvent(OpenRecord, kw_only=True, omit_defaults=True):
     """An ended request as its gateway saw it, with the limits it was judged by.
 
-    ``reached``: a door may have counted it, so its word is awaited; ``tries``: how many doors were asked.
+    ``reached``: a door may have counted it, so its word is awaited; ``tries``: how many doors were asked;
+    ``resumes``: how often one of them went on with an answer that another had begun.
     """
 
     replica_id: str = ""
@@ -56,6 +57,7 @@ class UsageEvent(OpenRecord, kw_only=True, omit_defaults=True):
     burst: bool = False
     ready_at_arrival: bool | None = None
     tries: int | None = None
+    resumes: int | None = None
     stalls: int | None = None
     max_gap_us: int | None = None
 

@@ -124,7 +124,7 @@ async def test_a_broken_answer_goes_on_at_another_door(
     assert first.headers["x-berth-created"] == second.headers["x-berth-created"]
     record = await record_of(store)
     assert (record["outcome"], record["completion_tokens"], record["prompt_tokens"]) == ("completed", len(WORDS), 12)
-    assert (record["tries"], record["cached_tokens"]) == (2, 3)
+    assert (record["tries"], record["resumes"], record["cached_tokens"]) == (2, 1, 3)
     assert two.gateway.resumed == 1
 
 

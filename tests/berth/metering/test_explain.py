@@ -52,6 +52,20 @@ SENTENCES: list[tuple[str, str, dict[str, Any], str]] = [
         "2 waited before it.",
     ),
     (
+        "good",
+        "resumed",
+        {"good": True, "ttft_us": 312_000, "tries": 2, "resumes": 1},
+        "In time: the first token came after 312 ms, promised 500 ms. Its replica broke off, and another went on with "
+        "the answer.",
+    ),
+    (
+        "error",
+        "resumed in vain",
+        {"outcome": "truncated", "reason": "failed", "status": 502, "e2e_us": 9_000, "tries": 5, "resumes": 2},
+        "Failed: the replica broke off, after 40 tokens. Its replica broke off 2 times, and another went on with the "
+        "answer. 3 replicas were asked beside.",
+    ),
+    (
         "late",
         "waking",
         {"reason": "waking", "ttft_us": 90_000_000, "queue_ms": 5.0, "prefill_ms": 20.0, "ready_at_arrival": False},
@@ -182,14 +196,14 @@ def test_phases_follow_one_another_within_the_request(
     reason=st.sampled_from(["", "waking", "queued", "prefill", "preempted", "decode", "refused", "failed"]),
     good=st.booleans(),
     offered=st.booleans(),
-    numbers=st.lists(st.none() | st.integers(0, 10**7), min_size=9, max_size=9),
+    numbers=st.lists(st.none() | st.integers(0, 10**7), min_size=10, max_size=10),
 )
 def test_it_says_something_of_any_record(
     outcome: str, reason: str, good: bool, offered: bool, numbers: list[int | None]
 ) -> None:
     names = (
         "ttft_us", "ttft_limit_us", "tpot_limit_us", "e2e_limit_us", "preemptions", "running_at_arrival",
-        "queued_at_arrival", "tries", "max_gap_us",
+        "queued_at_arrival", "tries", "resumes", "max_gap_us",
     )  # fmt: skip
     row = record(outcome=outcome, reason=reason, good=good, offered=offered, **dict(zip(names, numbers, strict=True)))
     said = sentence(row)
