@@ -159,6 +159,9 @@ class Run:
         reason = None if last is None else last.finish_reason
         if last is not None and reason == "error":
             raise EngineFailed(last.error or "no reason given")
+        if reason == "abort":
+            # Not the engine's failure: elsewhere it would take as long, so no other replica is to go on with it.
+            raise ApiError(500, "The generation took longer than this replica allows.", code="request_timeout")
         if reason not in _WHOLE:
             raise EngineFailed(f"the generation ended early ({reason or 'no reason given'})")
         choice.source.begun.set()  # a leader may end with what it replayed

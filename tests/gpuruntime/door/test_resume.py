@@ -256,6 +256,12 @@ async def test_what_cannot_be_gone_on_with(marks: bytes, model: str, status: int
             assert (answer.status, (await answer.json())["error"]["code"]) == (status, code)
 
 
+async def test_what_took_too_long_is_told_from_what_failed() -> None:
+    backend = ScriptedBackend(aborted={"req_1"})
+    async with open_door(backend) as door, door.chat(stream=True, headers=ASKED) as answer:
+        assert (answer.status, (await answer.json())["error"]["code"]) == (500, "request_timeout")
+
+
 async def test_who_does_not_ask_gets_no_marks() -> None:
     async with open_door(ScriptedBackend()) as door, door.chat(stream=True) as answer:
         assert MARKS not in answer.headers
