@@ -146,6 +146,9 @@ SINGLE: dict[str, str] = {
     "search": "tenant",
     "usage/summary": "tenant",
     "usage/export.csv": "tenant",
+    "usage/chargeback": "tenant",
+    "usage/chargeback.csv": "tenant",
+    "usage/reconciliation": "operator",
     "keys/playground": "body",
 }
 QUERIES = {"search": "q=tenant", "budgets": "kind=key"}

@@ -66,7 +66,7 @@ SILENT_CALLS = {
 SILENT_ARGUMENTS = {"help_text", "help", "verbose_name", "content_type", "extra"}
 _SAYS_SOMETHING = re.compile(r"[a-z]{2,}.* |[ ].*[a-z]{2,}", re.DOTALL)
 _CODE = re.compile(
-    r"^(\s*(SELECT|INSERT)|SUM\(|Bearer |Basic |HTTP |text/|attachment;|%|\^|[a-z_]+ [+>] )|\\[dw$]|\x00"
+    r"^(\s*(SELECT|INSERT|WITH)|SUM\(|Bearer |Basic |HTTP |text/|attachment;|%|\^|[a-z_]+ [+>] )|\\[dw$]|\x00"
 )
 # Descriptions for the schema, who acts (names), and what only a fault in our code would say.
 _NOT_SAID = {

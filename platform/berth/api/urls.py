@@ -16,6 +16,7 @@ from berth.decisions.api import DecisionView
 from berth.deployments.api import DeploymentView, ReplicaView
 from berth.fleet.api import GpuView, NodeView, SliceView
 from berth.fleet.map_api import FleetMapView
+from berth.metering.accounting_api import ChargebackCsvView, ChargebackView, ReconciliationView
 from berth.metering.api import GoodputView, UsageView
 from berth.metering.budgets_api import BudgetsView
 from berth.metering.requests_api import RequestView
@@ -71,6 +72,9 @@ urlpatterns = [
     path("invitations/accept", AcceptView.as_view()),
     path("goodput", GoodputView.as_view()),
     path("budgets", BudgetsView.as_view()),
+    path("usage/chargeback", ChargebackView.as_view()),
+    path("usage/chargeback.csv", ChargebackCsvView.as_view()),
+    path("usage/reconciliation", ReconciliationView.as_view()),
     path("fleet/map", FleetMapView.as_view()),
     path("slas/attainment", AttainmentView.as_view()),
     path("slas/violations", ViolationsView.as_view()),

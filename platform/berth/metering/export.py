@@ -26,10 +26,10 @@ COLUMNS = (
 
 async def records_csv(records: ScopedQuerySet, currency: str) -> AsyncIterator[bytes]:
     """Oldest first. ``records`` must end at a moment, or an export of a busy installation would have no end."""
-    yield _lines([[*COLUMNS, "currency"]])
+    yield csv_lines([[*COLUMNS, "currency"]])
     after: tuple[datetime, str] | None = None
     while rows := await in_thread(_page, records, after):
-        yield _lines([*map(_cell, row), currency] for row in rows)
+        yield csv_lines([*map(csv_cell, row), currency] for row in rows)
         after = (rows[-1][1], rows[-1][0])
         if len(rows) < PAGE:
             return
@@ -47,19 +47,19 @@ def summary_csv(summary: Mapping[str, Any], currency: str) -> Iterator[bytes]:
     """The rows of ``summaries.summarize``; each group as its key and its name."""
     groups: Sequence[str] = summary["groups"]
     heads = [name for group in groups for name in (group, f"{group}_name")]
-    yield _lines([[*heads, *SUMS, "currency"]])
+    yield csv_lines([[*heads, *SUMS, "currency"]])
     for row in summary["rows"]:
         names = [part[what] for part in row["by"] for what in ("key", "label")]
-        yield _lines([[*map(_cell, names), *(_cell(row[name]) for name in SUMS), currency]])
+        yield csv_lines([[*map(csv_cell, names), *(csv_cell(row[name]) for name in SUMS), currency]])
 
 
-def _lines(rows: Iterable[Sequence[Any]]) -> bytes:
+def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
     out = io.StringIO()
     csv.writer(out).writerows(rows)
     return out.getvalue().encode()
 
 
-def _cell(value: Any) -> Any:
+def csv_cell(value: Any) -> Any:
     """Names are people's words: one that begins as a formula does must not become one in a spreadsheet."""
     if isinstance(value, datetime):
         return value.isoformat()

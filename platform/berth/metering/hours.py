@@ -15,22 +15,23 @@ from datetime import datetime, timedelta
 from django.db import connection, transaction
 from django.utils import timezone
 
-from berth.metering.models import UsageSeal
+from berth.metering.models import UsageCorrection, UsageSeal
 from berth.metering.spans import EPOCH, HOUR, floor
 from berth.options.selectors import get as option
 
 # Of the one writer at a time: it reads which records are there before it adds to the sums.
 _LOCK = 0x7573616765
 
-_CELL = "hour, tenant_id, deployment_id, class_name, key_id"
+_CELL = ("hour", "tenant_id", "deployment_id", "class_name", "key_id")
 _COUNTS = ("requests", "offered", "good", "prompt_tokens", "cached_tokens", "completion_tokens", "good_tokens", "cost")
-_COLUMNS = f"{_CELL}, member_id, deployment_name, {', '.join(_COUNTS)}"
-_ADDED = ", ".join(f"{name} = kept.{name} + excluded.{name}" for name in _COUNTS)
-_NOTHING = " AND ".join(f"{name} = 0" for name in _COUNTS)
-
+_WORDS = {
+    "cell": ", ".join(_CELL),
+    "columns": ", ".join((*_CELL, "member_id", "deployment_name", *_COUNTS)),
+    "added": ", ".join(f"{name}=kept.{name}+excluded.{name}" for name in _COUNTS),
+}
 # The sums come from the rows as the database stored them. date_trunc's third argument keeps hours in UTC whatever the
 # session's time zone.
-_ROLL = f"""
+_ROLL = """
     WITH sums AS MATERIALIZED (
         SELECT date_trunc('hour', arrived_at, 'UTC') AS hour, tenant_id, deployment_id, class_name, key_id,
             max(member_id) AS member_id, max(deployment_name) AS deployment_name,
@@ -41,15 +42,14 @@ _ROLL = f"""
             %(sign)s * sum(cost) AS cost
         FROM metering_usagerecord WHERE request_id = ANY(%(ids)s) GROUP BY 1, 2, 3, 4, 5
     ), opened AS (
-        INSERT INTO metering_usagehour AS kept ({_COLUMNS})
-        SELECT {_COLUMNS} FROM sums WHERE hour >= %(sealed)s
-        ON CONFLICT ({_CELL}) DO UPDATE SET {_ADDED}
+        INSERT INTO metering_usagehour AS kept ({columns})
+        SELECT {columns} FROM sums WHERE hour >= %(sealed)s
+        ON CONFLICT ({cell}) DO UPDATE SET {added}
     )
-    INSERT INTO metering_usagecorrection AS kept ({_COLUMNS}, written_at)
-    SELECT {_COLUMNS}, %(at)s FROM sums WHERE hour < %(sealed)s
-    ON CONFLICT ({_CELL}, written_at) DO UPDATE SET {_ADDED}
-"""  # noqa: S608  (names of columns, none from outside)
-_DROP_NOTHING = f"DELETE FROM metering_usagecorrection WHERE written_at = %s AND {_NOTHING}"  # noqa: S608
+    INSERT INTO metering_usagecorrection AS kept ({columns}, written_at)
+    SELECT {columns}, %(at)s FROM sums WHERE hour < %(sealed)s
+    ON CONFLICT ({cell}, written_at) DO UPDATE SET {added}
+"""
 
 
 def be_alone() -> None:
@@ -88,10 +88,10 @@ def add_to_hours(request_ids: Iterable[str], sign: int, at: datetime | None = No
     if ids := list(request_ids):
         at = at or timezone.now()
         with connection.cursor() as cursor:
-            cursor.execute(_ROLL, {"ids": ids, "sign": sign, "sealed": sealed_until(), "at": at})
+            cursor.execute(_ROLL.format(**_WORDS), {"ids": ids, "sign": sign, "sealed": sealed_until(), "at": at})
 
 
 def drop_empty_corrections(at: datetime) -> None:
     """Those written at this moment that in the end change nothing."""
-    with connection.cursor() as cursor:
-        cursor.execute(_DROP_NOTHING, [at])
+    nothing = dict.fromkeys(_COUNTS, 0)
+    UsageCorrection.objects.for_platform().filter(written_at=at, **nothing).delete()

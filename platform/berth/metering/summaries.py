@@ -31,7 +31,7 @@ _COLUMNS = {
 }  # fmt: skip
 _TRUNC: dict[str, Any] = {"day": TruncDay, "hour": TruncHour}
 # Prefixed: an annotation may not bear the name of a field.
-_OF_HOURS = {f"sum_{name}": Coalesce(Sum(name), 0) for name in SUMS if name != "cost"} | {
+OF_HOURS = {f"sum_{name}": Coalesce(Sum(name), 0) for name in SUMS if name != "cost"} | {
     "sum_cost": Coalesce(Sum("cost"), Decimal(0))
 }
 _OF_RECORDS: dict[str, Any] = {
@@ -122,7 +122,7 @@ def totals(span: Span) -> dict[str, Any]:
 
 
 def _sources(span: Span) -> list[tuple[Any, dict[str, Any], str]]:
-    sources = [(span.hours(model), _OF_HOURS, "hour") for model in (UsageHour, UsageCorrection)]
+    sources = [(span.hours(model), OF_HOURS, "hour") for model in (UsageHour, UsageCorrection)]
     ends = span.ends()
     return sources if ends is None else [*sources, (ends, _OF_RECORDS, "arrived_at")]
 

@@ -213,7 +213,7 @@ STORIES = st.lists(
 
 
 @pytest.mark.django_db(transaction=True)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(stories=STORIES, cut=st.randoms(use_true_random=False))
 def test_whatever_comes_when_and_how_often_the_difference_is_nothing(store: Any, stories: Any, cut: Any) -> None:
     """Accounts arrive in order at each door, repeated from any point on; runs happen in between; gateways die."""

@@ -7,17 +7,18 @@ import io
 
 import pytest
 
-from berth.metering.export import _cell, _lines
+from berth.metering.export import csv_cell, csv_lines
 
 
 @pytest.mark.parametrize(
     "name", ["=cmd|' /C calc'!A0", "+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("http://x","y")']
 )
 def test_a_name_that_begins_as_a_formula_is_text(name: str) -> None:
-    (row,) = csv.reader(io.StringIO(_lines([[_cell(name), _cell("plain"), _cell(-2)]]).decode(), newline=""))
+    text = csv_lines([[csv_cell(name), csv_cell("plain"), csv_cell(-2)]]).decode()
+    (row,) = csv.reader(io.StringIO(text, newline=""))
     assert row == ["'" + name, "plain", "-2"]
 
 
 def test_a_name_stays_in_its_cell() -> None:
     name = 'a,b"c\nd'
-    assert list(csv.reader(io.StringIO(_lines([[_cell(name), 1]]).decode(), newline=""))) == [[name, "1"]]
+    assert list(csv.reader(io.StringIO(csv_lines([[csv_cell(name), 1]]).decode(), newline=""))) == [[name, "1"]]
