@@ -16,6 +16,7 @@ import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from berth.core.periods import day_of, month_of
 from berth.gateway.budgets import months_around
 from berth.live import names
 
@@ -23,13 +24,21 @@ LEASE_S = 30
 HOLDERS = 3
 SCOPES = [f"model:{number}" for number in range(HOLDERS)]
 ADMIT, SETTLE = ((resources.files("berth.gateway") / name).read_text() for name in ("admission.lua", "settle.lua"))
-Limit = tuple[int, int, int]
+DAY_S, MONTH_S = 86_400, 30 * 86_400
+BUDGETS = ("tokens:day", "cost:day", "tokens:month", "cost:month")
+WHATS = ("requests", "tokens", "concurrency", "tokens_day", "cost_day", "tokens_month", "cost_month")
+PRICE = 9_007_199_254_740_993  # of a token, 2**53 + 1: whoever counts in doubles is wrong from the first on
+Limit = tuple[int, ...]
 
 OFF = st.just(-1)
-LIMIT = st.tuples(OFF | st.integers(1, 4), OFF | st.integers(20, 99), OFF | st.integers(1, 3))
+TOKENS, COST = st.integers(30, 150), st.integers(30 * PRICE, 150 * PRICE)
+LIMIT = st.tuples(
+    OFF | st.integers(1, 4), OFF | st.integers(20, 99), OFF | st.integers(1, 3),
+    OFF | TOKENS, OFF | COST, OFF | TOKENS, OFF | COST,
+)  # fmt: skip
 ASK = st.tuples(st.just("ask"), st.integers(0, 9), st.integers(0, 40))
 CLOSE = st.tuples(st.just("settle"), st.integers(0, 9), st.integers(0, 60))
-PASS = st.tuples(st.just("pass"), st.sampled_from([5, 35, 61]), st.just(0))
+PASS = st.tuples(st.just("pass"), st.sampled_from([5, 35, 61, DAY_S, MONTH_S]), st.just(0))
 STEPS = st.lists(st.one_of(ASK, ASK, CLOSE, PASS), min_size=12, max_size=40)
 
 
@@ -39,6 +48,8 @@ class Reservation:
     tokens: int = 0
     open: bool = True
     lease_s: int = LEASE_S
+    days: int = 0
+    months: int = 0
 
     @property
     def counts(self) -> bool:
@@ -52,17 +63,20 @@ class Model:
     limits: list[Limit]
     made: list[tuple[str, Reservation]] = field(default_factory=list)
 
-    def used(self) -> tuple[int, int, int]:
+    def used(self) -> tuple[int, ...]:
         counted = [one for _, one in self.made if one.counts]
         in_flight = sum(one.open and one.lease_s > 0 for _, one in self.made)
-        return len(counted), sum(one.tokens for one in counted), in_flight
+        today = sum(one.tokens for _, one in self.made if one.days == one.months == 0)
+        this_month = sum(one.tokens for _, one in self.made if one.months == 0)
+        budgets = (today, today * PRICE, this_month, this_month * PRICE)
+        return len(counted), sum(one.tokens for one in counted), in_flight, *budgets
 
     def open(self, request: str) -> Reservation | None:
         return next((one for id, one in self.made if id == request and one.open), None)
 
     def fits(self, need: int) -> bool:
-        used = self.used()
-        wants = (used[0] + 1, used[1] + need, used[2] + 1)
+        more = (1, need, 1, need, need * PRICE, need, need * PRICE)
+        wants = tuple(used + extra for used, extra in zip(self.used(), more, strict=True))
         return all(limit < 0 or want <= limit for held in self.limits for limit, want in zip(held, wants, strict=True))
 
 
@@ -71,22 +85,52 @@ class Store:
         self.client = redis.Redis.from_url(url, decode_responses=True)
         self.client.flushdb()
         self.limits = limits
+        for scope in SCOPES:
+            self.client.hset(names.budget(scope), "server", "server")
         self.admit, self.close = self.client.register_script(ADMIT), self.client.register_script(SETTLE)
 
     def ask(self, request: str, need: int) -> list[Any]:
         keys = [names.open_request(request), names.OPEN_REQUESTS]
         keys += [key for scope in SCOPES for key in (*names.limits(scope), names.budget(scope))]
-        limits = [limit for held in self.limits for limit in (*held, -1, -1, -1, -1)]
-        args = [request, need, 0, LEASE_S, "server", *months_around(time.time()), HOLDERS, *limits, "record", "{}"]
+        limits = [limit for held in self.limits for limit in held]
+        args = [
+            request,
+            need,
+            need * PRICE,
+            LEASE_S,
+            "server",
+            *months_around(time.time()),
+            HOLDERS,
+            *limits,
+            "record",
+            "{}",
+        ]
         answer: list[Any] = self.admit(keys, args)
         return answer
 
     def settle(self, request: str, used: int) -> int:
         keys = [names.open_request(request), names.OPEN_REQUESTS, names.USAGE_STREAM, names.settled(request)]
         keys += [key for scope in SCOPES for key in (*names.limits(scope)[1:], names.budget(scope))]
-        return int(self.close(keys, [request, used, 0, 0, 0, ""]))
+        return int(self.close(keys, [request, used, used * PRICE, 0, 0, ""]))
+
+    def turn(self, period: str, seconds: int) -> None:
+        """What is of this day or month is of one before."""
+        for scope in SCOPES:
+            budget = names.budget(scope)
+            for name, value in self.client.hgetall(budget).items():
+                unit, _, rest = name.partition(":")
+                if rest.startswith(period):
+                    self.client.hdel(budget, name)
+                    start = int(rest.partition(":")[2]) - seconds
+                    self.client.hincrby(budget, f"{unit}:{period}:{start}", int(value))
+        for request in self.client.smembers(names.OPEN_REQUESTS):
+            self.client.hincrby(names.open_request(request), period, -seconds)
 
     def grow_older(self, seconds: int) -> None:
+        if seconds >= DAY_S:
+            self.turn("day", DAY_S)
+        if seconds >= MONTH_S:
+            self.turn("month", MONTH_S)
         for scope in SCOPES:
             requests, tokens, leases = names.limits(scope)
             for key in (requests, tokens):
@@ -108,6 +152,11 @@ class Store:
             for key in (requests, tokens):
                 found[key] = {at: n for at, n in self.client.hgetall(key).items() if int(at) > now - 60}
             found[leases] = [one for one in self.client.zrange(leases, 0, -1, withscores=True) if one[1] > now]
+            fields = self.client.hgetall(names.budget(scope))
+            starts = {"day": day_of(now), "month": month_of(now)}
+            found[names.budget(scope)] = [
+                int(fields.get(f"{budget}:{starts[budget.partition(':')[2]]}", 0)) for budget in BUDGETS
+            ]
         found["open"] = self.client.smembers(names.OPEN_REQUESTS)
         return found
 
@@ -120,6 +169,8 @@ def step(store: Store, model: Model, kind: str, number: int, amount: int) -> Non
         for _, one in model.made:
             one.age += number
             one.lease_s -= number
+            one.days += number >= DAY_S
+            one.months += number >= MONTH_S
     elif kind == "settle":
         assert store.settle(request, amount) == (held is not None)
         assert store.settle(request, amount) == 0  # a second time changes nothing
@@ -134,9 +185,10 @@ def step(store: Store, model: Model, kind: str, number: int, amount: int) -> Non
         before = store.everything()
         admitted, who, what, wait_ms, *_ = store.ask(request, amount)
         assert (admitted, store.everything()) == (0, before)
-        place = ("requests", "tokens", "concurrency").index(what)
-        assert 0 <= model.limits[who - 1][place] < model.used()[place] + (amount if place == 1 else 1)
-        assert 0 < wait_ms <= 60_000
+        place = WHATS.index(what)
+        more = (1, amount, 1, amount, amount * PRICE, amount, amount * PRICE)[place]
+        assert 0 <= model.limits[who - 1][place] < model.used()[place] + more
+        assert 0 < wait_ms <= (60_000 if place < 3 else DAY_S * 1000 if what.endswith("day") else 31 * DAY_S * 1000)
 
 
 @settings(max_examples=150, deadline=None)
@@ -147,13 +199,15 @@ def test_any_order_of_requests_keeps_every_limit(limits: list[Limit], steps: lis
         for kind, number, amount in steps:
             step(store, model, kind, number, amount)
             state = store.everything()
-            for scope, (requests, tokens, leases) in zip(SCOPES, limits, strict=True):
+            for scope, (requests, tokens, leases, *budgets) in zip(SCOPES, limits, strict=True):
                 keys = names.limits(scope)
                 seen = (sum(map(int, state[keys[0]].values())), sum(map(int, state[keys[1]].values())))
                 expected = model.used()
                 assert requests < 0 or seen[0] == expected[0] <= requests
                 assert tokens < 0 or seen[1] == expected[1]
                 assert leases < 0 or len(state[keys[2]]) == expected[2] <= leases
+                assert state[names.budget(scope)] == list(expected[3:])
+                assert all(limit < 0 or used >= 0 for limit, used in zip(budgets, expected[3:], strict=True))
             assert state["open"] == {id for id, one in model.made if one.open}
     finally:
         store.client.flushdb()

@@ -26,7 +26,7 @@ from berth.live import names
 from berth.live.threads import in_thread
 from berth.metering.ledger import post
 from berth.metering.models import UsageRecord
-from berth.tenants.services import create_key
+from berth.tenants.services import change_tenant, create_key
 from gpuruntime.protocol import EndedRequest
 from helpers.factories import make_deployment, make_gpu
 from helpers.stub_door import Call, StubDoor, stub_doors
@@ -61,6 +61,7 @@ def routed_to(door: StubDoor) -> tuple[str, str]:
     reserve_seat(replica=replica, gpu=make_gpu(), memory_bytes=1 << 30)
     Replica.objects.for_platform().filter(id=replica.id).update(state="ready", port=door.port)
     _, token = create_key(tenant=deployment.tenant, name="k", actor="test")
+    change_tenant(tenant=deployment.tenant, actor="test", tokens_per_day=10**9)
     return deployment.name, token
 
 
@@ -137,4 +138,8 @@ async def test_fifty_streams(gateway: tuple[subprocess.Popen[str], str], redis_u
     }
     assert {row.deployment_name for row in rows} == {model}
     assert await asyncio.to_thread(client.smembers, names.OPEN_REQUESTS) == set()
+    budget = await asyncio.to_thread(client.hgetall, names.budget(names.tenant_limits(rows[0].tenant_id)))
+    booked = sum(row.prompt_tokens + row.completion_tokens for row in rows)
+    spent = {int(value) for name, value in budget.items() if name.startswith("tokens:")}
+    assert spent == {booked}, "what was reserved came back, and what was used is counted"
     client.close()
