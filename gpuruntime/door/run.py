@@ -80,14 +80,15 @@ class Run:
         admission = self._replica.admission
         self.account.running_at_arrival, self.account.queued_at_arrival = admission.running, admission.queued
         try:
-            admission.join([choice.ticket for choice in self._begun])
+            if self._begun:  # else the client lacks nothing but the end
+                admission.join([choice.ticket for choice in self._begun])
         except ApiError as error:  # counted by the gateway: it never was in the queue
             await send_error(send, error, self.account.request_id)
             return
         self.account.degraded = any(choice.ticket.degraded for choice in self._choices)
         self._pumps = {choice: asyncio.create_task(self._pump(choice)) for choice in self._begun}
         if not self._begun:
-            self._news.ring()  # the client lacks nothing but the end
+            self._news.ring()
         watcher = asyncio.create_task(self._watch(receive))
         try:
             await (self._send_stream(send) if self._stream else self._send_whole(send))
