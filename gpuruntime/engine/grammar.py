@@ -34,10 +34,26 @@ class Matcher:
         """Nothing can follow but the end of the text."""
         return bool(self._matcher.is_stopped())
 
-    def allowed(self) -> NDArray[np.bool_]:
-        """``[vocab]``, the tokens that may come next; all of them once it ``failed``."""
-        fill_next_token_bitmask(self._matcher, self._bits)
-        if self.failed:
+    def follows(self, tokens: Sequence[int]) -> int:
+        """How many of ``tokens``, from the first on, the grammar would take."""
+        return 0 if self.failed or self.complete else int(self._matcher.validate_tokens(list(tokens)))
+
+    def allowed(self, drafts: Sequence[int] = ()) -> list[NDArray[np.bool_]]:
+        """``[1 + drafts][vocab]``: the tokens that may come next, and behind each of ``drafts``, which it follows.
+
+        All of them once it ``failed``. Looking ahead is done on a copy: whatever comes of it, the place stays.
+        """
+        found = [self._mask(self._matcher)]
+        if drafts:
+            ahead = self._matcher.deep_copy()
+            for draft in drafts:
+                ahead.consume_token(draft)
+                found.append(self._mask(ahead))
+        return found
+
+    def _mask(self, matcher: LLMatcher) -> NDArray[np.bool_]:
+        fill_next_token_bitmask(matcher, self._bits)
+        if matcher.is_error():
             return np.ones(self._vocab_size, dtype=np.bool_)
         bits = np.unpackbits(self._bits.view(np.uint8)[0], bitorder="little")
         return bits[: self._vocab_size].view(np.bool_)

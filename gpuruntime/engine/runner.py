@@ -214,7 +214,12 @@ def _sample(logits: Tensor, rows: Sequence[Row], spans: Sequence[range]) -> Iter
     """Each row's picks: of the places behind its last token and its drafts, in their order."""
     places = [span[-1 - len(row.drafts) :] if row.samples else span[:0] for row, span in zip(rows, spans, strict=True)]
     chosen = [place for row_places in places for place in row_places]
-    asked = [_sample_row(row, index) for row, own in zip(rows, places, strict=True) for index in range(len(own))]
+    asked = [
+        _sample_row(row, index, allowed)
+        for row, own in zip(rows, places, strict=True)
+        if own
+        for index, allowed in enumerate(_allowed(row))
+    ]
     picks = iter(sample(logits if len(chosen) == len(logits) else logits[chosen], asked) if asked else ())
     return (list(islice(picks, len(own))) for own in places)
 
@@ -228,11 +233,16 @@ def _scores(row: Row, logits: Tensor) -> Sequence[TokenLogprob]:
     return prompt_logprobs(logits[: len(targets)], targets, count)
 
 
-def _sample_row(row: Row, index: int) -> SampleRow:
+def _allowed(row: Row) -> Sequence[NDArray[np.bool_] | None]:
+    """What the grammar lets come next, and behind each draft; None without one."""
+    matcher = row.request.matcher
+    return [None] * (1 + len(row.drafts)) if matcher is None else matcher.allowed(row.drafts)
+
+
+def _sample_row(row: Row, index: int, allowed: NDArray[np.bool_] | None) -> SampleRow:
     """How the token behind ``index`` drafts is picked; its uniform number is that place's own, with or without them."""
     request = row.request
     number = uniform(request.seed, request.num_output + index)
-    allowed = None if request.matcher is None else request.matcher.allowed()
     if not penalizes(request.params):
         return SampleRow(request.params, number, banned=_banned(row, index), allowed=allowed)
     output = request.tokens[request.prompt_len :] + list(row.drafts[:index])

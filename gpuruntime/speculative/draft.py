@@ -117,7 +117,7 @@ def _copy(request: Request) -> Request:
         key=request.key,
         prompt_len=request.prompt_len,
         tokens=list(request.tokens),
-        params=replace(request.params, logprobs=None, prompt_logprobs=None),
+        params=replace(request.params, logprobs=None, prompt_logprobs=None, grammar=None),
         seed=request.seed,
         salt=request.salt,
         end_ids=request.end_ids,

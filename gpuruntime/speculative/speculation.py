@@ -57,8 +57,7 @@ class Speculation:
         if not _are_decodes(rows):
             return
         keys = [row.request.key for row in rows]
-        # A guess knows nothing of the grammar, which would have to be asked once for each of them.
-        most = [0 if row.request.matcher else min(self._max_drafts, row.request.tokens_left - 1) for row in rows]
+        most = [min(self._max_drafts, row.request.tokens_left - 1) for row in rows]
         depths = self.proposer.depths(rows, most)
         plan = self.controller.choose(keys, depths, scheduler.spare_tokens)
         chosen = [
@@ -72,7 +71,7 @@ class Speculation:
         if self.proposer.round_s is not None:
             self.controller.note_round(len(chosen), self.proposer.round_s)
         for (row, _), guess in zip(chosen, drafts, strict=True):
-            row.drafts = guess
+            row.drafts = _followed(row.request, guess)
 
     def result(self, rows: Sequence[Row], results: Sequence[Result], took_s: float) -> None:
         if not _are_decodes(rows):
@@ -94,6 +93,15 @@ class Speculation:
 
     def counts(self) -> dict[str, float]:
         return {"draft_tokens_total": self.proposed, "accepted_draft_tokens_total": self.accepted}
+
+
+def _followed(request: Request, guess: tuple[int, ...]) -> tuple[int, ...]:
+    """As far as the request's grammar goes along: what is certain to be wrong is not worth a place in the step."""
+    if request.matcher is None:
+        return guess
+    ends = (index for index, token in enumerate(guess) if token in request.end_ids)
+    within = guess[: next(ends, len(guess))]
+    return within[: request.matcher.follows(within)]
 
 
 def _are_decodes(rows: Sequence[Row]) -> bool:

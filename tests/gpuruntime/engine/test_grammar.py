@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from gpuruntime.backend import SamplingParams
 from gpuruntime.door.structure import asked_grammar
 from gpuruntime.engine.config import BLOCK_TOKENS
+from gpuruntime.engine.grammar import Grammars
 from gpuruntime.llm import LLM
 from gpuruntime.models.config import load_model_config
 from gpuruntime.openai_checks import decode_completion
@@ -133,12 +134,44 @@ def test_log_probabilities_are_the_models_own(llm: LLM) -> None:
     assert held.logprob <= free.logprob
 
 
-def test_guesses_change_nothing(model: Path, llm: LLM) -> None:
-    asked = [params("regex", "(abc){30}", temperature=0), SamplingParams(max_tokens=40, temperature=0)]
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_guesses_change_nothing(model: Path, llm: LLM, temperature: float) -> None:
+    """Of texts that repeat themselves, whose guesses are right, and of those where most are not."""
+    kinds = [("regex", "(abc){30}"), ("regex", "([ab]{2}|cab){40}"), ("choice", ["abcabcabcabd", "abcabcabcabc"])]
+    asked = [params(*kind, temperature=temperature, seed=seed) for kind in kinds for seed in range(3)]
+    asked += [params("json", {"type": "array", "items": {"enum": [1, 2]}, "minItems": 9, "maxItems": 9}, seed=4)]
+    asked += [params("regex", "[ab]{30}", temperature=temperature, seed=5, logprobs=2, presence_penalty=0.4)]
+    asked.append(SamplingParams(max_tokens=40, temperature=temperature, seed=3))
+    prompts = ["abcabcabc"] * len(asked)
     with LLM(model, dtype="fp32", kv_bytes=16 << 20, speculation="ngram") as guessing:
-        found = guessing.generate(["abcabcabc"] * 2, asked)
-    assert [output.text for output in found] == [output.text for output in llm.generate(["abcabcabc"] * 2, asked)]
+        found = guessing.generate(prompts, asked)
+        assert guessing._engine is not None
+        counts = guessing._engine.core.stats().extra
+    plain = llm.generate(prompts, asked)
+    assert [(one.text, one.finish_reason) for one in found] == [(one.text, one.finish_reason) for one in plain]
     assert found[0].text == "abc" * 30
+    assert counts["draft_tokens_total"] >= counts["accepted_draft_tokens_total"] > 30
+
+
+@given(seed=st.integers(0, 1 << 32), pattern=st.sampled_from(["(ab|cd)+x", "[a-c]{2,5}(xy)?", "(ab){3}"]))
+@settings(max_examples=40, deadline=None)
+def test_looking_ahead_is_going_there_and_stays(model: Path, seed: int, pattern: str) -> None:
+    """What is allowed behind drafts is what a matcher says that went there, and the one that looked has not moved."""
+    random = np.random.default_rng(seed)
+    compiled = Grammars(model, 258)
+    text = grammar("regex", pattern)
+    looking, going = (compiled.compile(text).result(60) for _ in range(2))
+    drafts = [int(token) for token in random.choice(list(b"abcdxy"), size=random.integers(0, 7))]
+    drafts = drafts[: looking.follows(drafts)]
+    before = looking.allowed()[0]
+    for ahead, draft in zip(looking.allowed(drafts), [*drafts, None], strict=True):
+        assert (ahead == going.allowed()[0]).all()
+        assert draft is None or ahead[draft]
+        if draft is not None:
+            going.accept(draft)
+    assert (looking.allowed()[0] == before).all()
+    assert not looking.failed
+    assert not looking.complete
 
 
 def test_preempted_answers_go_on_where_they_were(model: Path, llm: LLM) -> None:
