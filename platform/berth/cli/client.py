@@ -53,6 +53,19 @@ class Client:
         path = "/api/v1/" + operation.path.replace("{id}", quote(object_id, safe=""))
         return self._json(operation.method, self._with(path, query), body or None)
 
+    def text(self, operation: Operation, query: Mapping[str, Any] | None = None) -> str:
+        """An answer that is no JSON. Raises ``Failed``."""
+        connection = self._connect(TIMEOUT_S)
+        try:
+            path = self._with("/api/v1/" + operation.path, query)
+            answer = self._ask(connection, "GET", path, None, {"accept": "text/csv", **self._authorization("GET")})
+            body = answer.read()
+            if answer.status >= 400:
+                raise _problem(answer.status, body, self.credentials)
+            return body.decode()
+        finally:
+            connection.close()
+
     def rows(self, operation: Operation, query: Mapping[str, Any] | None = None, most: int = 1000) -> list[Any]:
         """All pages of a list, up to ``most`` rows."""
         page = self.call(operation, query={"page_size": PAGE_SIZE, **(query or {})})

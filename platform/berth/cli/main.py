@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from berth.cli import chat, credentials, deployments, keys, logs, operations, usage
+from berth.cli import accounting, chat, credentials, deployments, keys, logs, operations
 from berth.cli.client import Client, Failed
 from berth.cli.terminal import Terminal, pass_terminal
 
@@ -96,7 +96,7 @@ def whoami(terminal: Terminal) -> None:
 berth.add_command(deployments.group)
 berth.add_command(keys.group)
 berth.add_command(logs.logs)
-berth.add_command(usage.usage)
+berth.add_command(accounting.usage)
 berth.add_command(chat.chat)
 
 

@@ -95,3 +95,23 @@ USAGE = Operation(
         "requests", "offered", "good", "prompt_tokens", "cached_tokens", "completion_tokens", "good_tokens", "cost",
     ))),
 )  # fmt: skip
+CHARGEBACK = Operation(
+    "GET",
+    "usage/chargeback",
+    query=("tenant", "deployment", "month", "from", "to", "by"),
+    shows=("sealed", "currency", "total.requests", "total.cost", *(f"lines.{name}" for name in (
+        "kind", "hour", "tenant_name", "deployment_name", "class", "key_name", "member_name", "requests", "good",
+        "offered", "prompt_tokens", "cached_tokens", "completion_tokens", "good_tokens", "cost",
+    ))),
+)  # fmt: skip
+CHARGEBACK_CSV = Operation("GET", "usage/chargeback.csv", query=("tenant", "deployment", "month", "from", "to", "by"))
+RECONCILIATION = Operation(
+    "GET",
+    "usage/reconciliation",
+    query=("deployment", "from", "to"),
+    shows=("equal", "open_requests", *(f"rows.{name}" for name in (
+        "hour", "deployment_name", "deployment", "settled", "equal", "doors.requests", "doors.completion_tokens",
+        "records.requests", "loose.requests", "waiting.requests", "difference.requests",
+        "difference.prompt_tokens", "difference.cached_tokens", "difference.completion_tokens",
+    ))),
+)  # fmt: skip

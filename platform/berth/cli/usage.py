@@ -13,13 +13,16 @@ from berth.cli.terminal import Terminal, field, pass_terminal
 GROUPS = ("day", "hour", "deployment", "key", "class", "member", "tenant")
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--days", type=click.IntRange(1, 400), default=7, show_default=True, help="How far back.")
 @click.option("--by", "group", type=click.Choice(GROUPS), default="day", show_default=True)
 @click.option("--deployment", default="", metavar="NAME", help="Only of this one.")
 @pass_terminal
-def usage(terminal: Terminal, days: int, group: str, deployment: str) -> None:
+@click.pass_context
+def usage(ctx: click.Context, terminal: Terminal, days: int, group: str, deployment: str) -> None:
     """What was used: requests, tokens, how many kept their promise, and the cost."""
+    if ctx.invoked_subcommand is not None:
+        return
     query = {
         "tenant": terminal.asked_tenant,
         "deployment": terminal.deployment(deployment)["id"] if deployment else None,

@@ -67,6 +67,8 @@ def test_every_call_and_every_field_is_the_schemas(schema: dict[str, Any], opera
     body = described.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
     assert set(operation.body) <= set(properties(schema, body) if body else {})
     answers = [answer for status, answer in described["responses"].items() if status.startswith("2")]
+    if not operation.shows:
+        return
     shown = answers[0]["content"]["application/json"]["schema"]
     if operation.listed:
         shown = properties(schema, shown)["results"]
@@ -110,6 +112,7 @@ class StandIn(LocalServer):
         self.seen: list[tuple[str, str, dict[str, Any], dict[str, str]]] = []
         self.mfa = False
         self.lines = ["one", "two"]
+        self.differs = {"requests": 0, "completion_tokens": 0}
         super().__init__(_Handler)
 
     def asked(self, method: str, path: str) -> dict[str, Any]:
@@ -123,6 +126,8 @@ class StandIn(LocalServer):
         key = {"id": "key_1", "name": "ci", "hint": "abcd", "scopes": ["inference"], "created_at": MADE, **never}
         sums = {"requests": 3, "offered": 3, "good": 2, "prompt_tokens": 1000, "cached_tokens": 0,
                 "completion_tokens": 50, "good_tokens": 40, "cost": "0.0012"}  # fmt: skip
+        named = {"tenant_name": "Acme", "deployment_name": "chat", "class": "paid", "key_name": "ci"}
+        counted = {"requests": 3, "prompt_tokens": 1000, "cached_tokens": 0, "completion_tokens": 50}
         return {
             ("GET", "session"): {"user": None},
             ("POST", "session"): ME,
@@ -143,6 +148,20 @@ class StandIn(LocalServer):
             ("GET", "usage/summary"): {
                 "groups": ["day"], "truncated": False, "currency": "USD", "total": sums,
                 "rows": [{**sums, "key": "d", "label": "2026-01-01", "by": []}],
+            },
+            ("GET", "usage/chargeback"): {
+                "from": MADE, "to": MADE, "by": "key", "sealed": True, "currency": "USD", "total": sums,
+                "lines": [
+                    {**sums, **named, "kind": "sealed", "hour": None, "written_at": None},
+                    {**sums, **named, "kind": "correction", "hour": MADE, "written_at": MADE},
+                ],
+            },
+            ("GET", "usage/chargeback.csv"): "kind,cost",
+            ("GET", "usage/reconciliation"): {
+                "equal": not any(self.differs.values()), "open_requests": 2, "rows": [{
+                    "hour": MADE, "deployment": "dep_1", "deployment_name": "chat", "settled": True,
+                    "difference": self.differs, **dict.fromkeys(("doors", "records", "loose", "waiting"), counted),
+                }],
             },
         }.get((method, path))  # fmt: skip
 
@@ -322,6 +341,26 @@ def test_usage_and_logs(signed_in: StandIn) -> None:
     assert all(word in shown for word in ("2026-01-01", "66.7%", "1,000", "0.0012 USD"))
     assert signed_in.asked("GET", "usage/summary")["group"] == ["deployment"]
     assert worked("logs", "chat", "-n", "1") == "two\n"
+
+
+def test_chargeback(signed_in: StandIn) -> None:
+    shown = worked("usage", "chargeback", "--month", "2026-01", "--deployment", "chat")
+    assert all(word in shown for word in ("sealed", "correction of 2026-01-01T00:00Z", "Acme", "ci", "66.7%"))
+    assert "All: 3 requests, 0.0012 USD; sealed" in shown
+    asked = signed_in.asked("GET", "usage/chargeback")
+    assert asked == {"month": ["2026-01"], "by": ["key"], "deployment": ["dep_1"]}
+    assert "kind,cost" in worked("usage", "chargeback", "--csv", "--by", "member")
+    assert json.loads(worked("--json", "usage", "chargeback"))["sealed"] is True
+
+
+def test_reconcile_ends_with_1_when_a_settled_hour_differs(signed_in: StandIn) -> None:
+    shown = worked("usage", "reconcile")
+    assert "2 requests are open." in shown
+    signed_in.differs = {"requests": 0, "completion_tokens": -3}
+    differs = run("usage", "reconcile", "--from", "2026-01-01T00:00Z")
+    assert differs.exit_code == 1
+    assert "-3 completion tokens" in differs.stdout
+    assert "A settled hour differs" in differs.stderr
 
 
 def test_one_answer_with_its_verdict(signed_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
