@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import openai
@@ -17,10 +18,23 @@ from hypothesis import strategies as st
 from berth.gateway.failover import MOST_RESUMES
 from berth.gateway.frames import DONE, StreamFilter
 from berth.live import names
+from gpuruntime.door.errors import ApiError as DoorError
 from gpuruntime.goodput import ServiceLevel
 from gpuruntime.marks import mark, read_marks
-from helpers.gateway import MODEL, Running, chat, events, make_key, make_snapshot, running_gateway
-from helpers.patience import PATIENCE_S
+from gpuruntime.tools.formats import HERMES
+from helpers.door import TOKEN, ScriptedBackend, open_door
+from helpers.gateway import (
+    DEPLOYMENT,
+    MODEL,
+    Running,
+    chat,
+    events,
+    make_key,
+    make_replica,
+    make_snapshot,
+    running_gateway,
+)
+from helpers.patience import PATIENCE_S, soon
 from helpers.stub_door import Behaviour, Call, StubDoor, good, stub_doors
 
 WORDS = [f"word{number} " for number in range(8)]
@@ -219,6 +233,85 @@ async def test_the_next_token_of_a_resumed_answer_has_a_deadline_of_its_own(
         await answer.read()
     second = next(door.calls[0] for door in doors if door.calls[0].marks)
     assert second.headers["x-slo-ttft-ms"] == "1000.0"
+
+
+async def test_who_left_is_not_gone_on_with(two: Running, doors: list[StubDoor], store: Any) -> None:
+    gone = asyncio.Event()
+
+    async def breaks_once_it_is_left(call: Call) -> None:
+        await call.open("x-berth-marks: a-model")
+        call.tokens = 1
+        await call.chunk(call.frame('{"role":"assistant","content":"half"}') + mark(0, [0]))
+        await gone.wait()
+        call.reset()
+
+    doors[0].behave = doors[1].behave = once(breaks_once_it_is_left, says(WORDS))
+    async with two.post() as answer:
+        await answer.content.readuntil(b"half")
+    assert (await record_of(store))["outcome"] == "client_left"
+    gone.set()
+    await asyncio.sleep(0.05)
+    assert sum(len(door.calls) for door in doors) == 1
+
+
+# --- Real doors -----------------------------------------------------------------------------------------------------
+
+TOOL: Any = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
+SAID = (
+    "<think>", "hm", "</th", "ink>\n", "Let me ", "see.\n<tool", '_call>{"name": "add", "argu', 'ments": {"a": 1',
+    ', "b": "\u00e9"}}', "</tool_call>\n<tool_call>", '{"name": "add", "arguments": {}}', "</tool_call>",
+)  # fmt: skip
+
+
+def shown(raw: str) -> tuple[list[Any], Any]:
+    """What a client sees, without what differs between two requests: their ids and times."""
+    chunks = [json.loads(data) for _, data in events(raw) if data != "[DONE]"]
+    assert len({(chunk["id"], chunk["created"]) for chunk in chunks}) == 1
+    choices = [choice for chunk in chunks for choice in chunk["choices"]]
+    calls = [call for choice in choices for call in choice["delta"].get("tool_calls", ())]
+    ids = [call.pop("id") for call in calls if "id" in call]
+    assert len(ids) == len(set(ids))
+    return choices, chunks[-1]["usage"]
+
+
+@pytest.mark.parametrize("more", [{"tools": [TOOL]}, {"logprobs": True, "top_logprobs": 1}])
+async def test_real_doors_hand_an_answer_over_without_a_seam(redis_url: str, store: Any, more: Any) -> None:
+    """Each door is told to stop after a while: the answer is three doors' work."""
+    backends = [ScriptedBackend(step_s=0.03, says=SAID, tool_format=HERMES, thinks=True) for _ in range(4)]
+    body = chat(model="m", max_tokens=99, stream_options={"include_usage": True}, **more)
+    key, token = make_key()
+    async with contextlib.AsyncExitStack() as stack:
+        doors = [
+            await stack.enter_async_context(open_door(one, replica_id=f"rep_{at}")) for at, one in enumerate(backends)
+        ]
+        replicas = tuple(replace(make_replica(door.url, at), token=TOKEN) for at, door in enumerate(doors))
+        snapshot = replace(make_snapshot([], key, model="m"), replicas={DEPLOYMENT: replicas})
+        fronted = await stack.enter_async_context(running_gateway(snapshot, token, redis_url))
+        async with fronted.post(body) as answer:
+            whole = shown(await answer.text())
+        await store.delete(names.USAGE_STREAM)
+
+        async def stops_doors() -> None:
+            for steps in (4, 7):
+                before = [len(one.order) for one in backends]
+                await soon(lambda before=before, steps=steps: _working(backends, before, steps))  # type: ignore[misc]
+                for door in doors:
+                    for run in list(door.replica.active):
+                        run.fail(DoorError(503, "The replica stops.", code="replica_stopped", retry_after_s=1))
+
+        stopping = asyncio.create_task(stops_doors())
+        async with fronted.post(body) as answer:
+            assert shown(await answer.text()) == whole
+        await stopping
+        assert fronted.gateway.resumed == 2
+        record = await record_of(store)
+        assert (record["completion_tokens"], record["resumes"], record["tries"]) == (len(SAID), 2, 3)
+
+
+def _working(backends: Sequence[ScriptedBackend], before: Sequence[int], steps: int) -> bool:
+    """Whether a door that has begun since then has brought the answer to so many tokens."""
+    begun = [one for one, count in zip(backends, before, strict=True) if len(one.order) > count]
+    return any(one.generated.get(one.order[-1], 0) >= steps for one in begun)
 
 
 # --- The filter alone: whatever is cut, the client has what the marks say -------------------------------------------
