@@ -5,9 +5,9 @@
 The engine computes prompts in the order in which they come. So no more of them enter than keep it busy for
 ``PREFILL_STEPS`` steps: what waits here can still be passed by what is more urgent, and what is in there no more.
 Of many places a few are kept for requests whose deadline would be over before a place becomes free by itself. A tenant
-that has its share of the places leaves to those who take less what they lately had (``door.places``), and enters only
-an engine that computes no other prompt. Batch requests run beside others only while those get their first tokens well
-before their deadlines.
+of whom more wait than there are places, and that has its share of them, leaves to those who take less what they lately
+had (``door.places``), and enters only an engine that computes no other prompt. Batch requests run beside others only
+while those get their first tokens well before their deadlines.
 
 A request is held back while some running one was promised a shorter time per output token than it, and the step with
 one more in the batch is predicted to take longer than that. The prediction is the engine's moving average of its step
@@ -169,7 +169,7 @@ class Admission:
         """
         wanted, tenant = len(tickets) - self._at_once(tickets), tickets[0].tenant
         waiting, free = self._queue.waiting_of(tenant), self.max_queue - self.queued
-        if wanted > free or wanted and waiting + wanted > TENANT_OF_FREE * free:
+        if wanted > free or (wanted and waiting + wanted > TENANT_OF_FREE * free):
             raise self._full(len(tickets), others=wanted <= free)
         self._look_ahead(tickets)
         for ticket in tickets:
@@ -309,6 +309,8 @@ class Admission:
         patient = ticket.latest_start - ticket.arrived_s > PATIENCE * self.throughput.wait_s(1, self.capacity)
         if patient and self.running + spare >= self.capacity:
             return False
+        if self._queue.waiting_of(ticket.tenant) < self.capacity:
+            return True  # no flood
         kept = self._places.kept_from(ticket.tenant, self.capacity, self._queue.in_credit, now)
         return kept is None or (self.running + kept < self.capacity and not self._prefilling)
 
