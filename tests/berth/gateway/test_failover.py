@@ -139,6 +139,7 @@ async def test_a_broken_answer_goes_on_at_another_door(
     record = await record_of(store)
     assert (record["outcome"], record["completion_tokens"], record["prompt_tokens"]) == ("completed", len(WORDS), 12)
     assert (record["tries"], record["resumes"], record["cached_tokens"]) == (2, 1, 3)
+    assert record["max_gap_us"] >= 20_000  # until the door broke: the gap is the client's, and the clock's
     assert two.gateway.resumed == 1
 
 
