@@ -147,9 +147,18 @@ export const enSlas = {
       burst_tokens_per_min: "Burst, tokens a minute",
       max_concurrency: "Requests at a time",
       weight: "Weight",
+      when_late: "Requests that would be late",
       tiers: "Service tiers",
     } as Record<string, string>,
+    whenLate: {
+      queue: "wait all the same",
+      degrade: "go on without their deadline",
+      refuse: "are refused at once",
+    },
     form: {
+      late: "Requests that would be late",
+      lateHint:
+        "When the first token is predicted to come after its deadline: wait, go behind those that can be on time, or be told the predicted wait (429).",
       deployment: "Deployment",
       deploymentHint: "Its name is the “model” in the tenant's requests.",
       class: "Service class",

@@ -130,9 +130,17 @@ export const zhSlas: typeof enSlas = {
       burst_tokens_per_min: "突发，每分钟词元数",
       max_concurrency: "并发请求数",
       weight: "权重",
+      when_late: "将会迟到的请求",
       tiers: "服务层级",
     },
+    whenLate: {
+      queue: "照常等待",
+      degrade: "放弃期限继续处理",
+      refuse: "立即拒绝",
+    },
     form: {
+      late: "将会迟到的请求",
+      lateHint: "预计首个词元将晚于期限时：等待、排到能按时完成的请求之后，或告知预计等待时间（429）。",
       deployment: "部署",
       deploymentHint: "其名称即租户请求中的 “model”。",
       class: "服务等级",
