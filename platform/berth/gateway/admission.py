@@ -35,7 +35,7 @@ from berth.metering.records import OpenRecord, encode
 
 LEASE_S = 30
 AWAY_S = 0.5
-SEED_S = 5.0
+SEED_S = 7.0  # longer than a gateway that died over it keeps others waiting
 UNSEEDED = -1
 
 log = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from importlib import resources
 from typing import Any, Protocol
 
@@ -68,8 +69,13 @@ class Seeding:
         task = self._running.get(owner)
         if task is None:
             task = self._running[owner] = asyncio.create_task(self._run(owner))
-            task.add_done_callback(lambda _: self._running.pop(owner, None))
+            task.add_done_callback(partial(self._ended, owner))
         await asyncio.shield(task)
+
+    def _ended(self, owner: Owner, task: asyncio.Task[None]) -> None:
+        self._running.pop(owner, None)
+        if not task.cancelled():
+            task.exception()  # whoever waited may be gone
 
     def close(self) -> None:
         self._client.close()

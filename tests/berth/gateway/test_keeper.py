@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 from django.utils import timezone
@@ -20,8 +21,9 @@ from berth.fleet.seats import reserve_seat
 from berth.gateway.auth import authenticate, authenticate_soon
 from berth.gateway.errors import ApiError
 from berth.gateway.keeper import Keeper, build
-from berth.gateway.snapshot import Limits
-from berth.slas.services import ensure_default_classes, grant_contract
+from berth.gateway.snapshot import Budgets, Limits
+from berth.slas.costs import Prices
+from berth.slas.services import create_class, ensure_default_classes, grant_contract
 from berth.tenants.models import ApiKey
 from berth.tenants.services import change_key, change_tenant, create_key, revoke_key
 from helpers.factories import make_deployment, make_gpu, make_tenant
@@ -37,6 +39,25 @@ def keeper(redis_url: str) -> Iterator[Keeper]:
     yield started
     started.stop()
     started.join()
+
+
+def test_budgets_and_prices_are_in_the_snapshot_in_whole_numbers() -> None:
+    deployment = make_deployment(name="priced")
+    level = create_class(
+        name="dear", actor="test", price_input="3.0001", price_cached="0.0003", price_output="99999999.9999"
+    )
+    tenant = make_tenant()
+    grant_contract(
+        tenant=tenant, deployment=deployment, service_class=level, actor="test", cost_per_month=Decimal("0.0001")
+    )
+    change_tenant(tenant=tenant, actor="test", tokens_per_day=2**53 - 1, cost_per_day=Decimal(400_000_000))
+    key, _ = create_key(tenant=tenant, name="k", actor="test", tokens_per_month=7, cost_per_day=Decimal("1.5"))
+    snapshot = build()
+    route = snapshot.routes[tenant.id, "priced"]
+    assert route.prices == Prices(30_001, 3, 999_999_999_999, "USD")  # of a token, in 1e-10
+    assert route.limits.budgets == Budgets(cost_per_month=10**6)
+    assert route.tenant_limits.budgets == Budgets(tokens_per_day=2**53 - 1, cost_per_day=4 * 10**18)
+    assert snapshot.keys[key.id].limits.budgets == Budgets(cost_per_day=15 * 10**9, tokens_per_month=7)
 
 
 def test_a_tenant_sees_its_own_deployments_and_those_it_has_a_contract_on() -> None:

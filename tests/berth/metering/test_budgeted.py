@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from berth.audit.models import AuditEvent
+from berth.core.errors import Invalid
 from berth.core.scoping import PLATFORM, Scope
 from berth.metering.budgeted import budgets_in_use
 from berth.slas.models import ServiceClass
-from berth.slas.services import grant_contract
+from berth.slas.services import change_contract, grant_contract
 from berth.tenants.models import Role, Tenant
 from berth.tenants.services import change_tenant, create_key, revoke_key
 from helpers.api_cases import World, problem, url
@@ -96,3 +98,42 @@ def test_over_the_api() -> None:
     assert abs(datetime.fromisoformat(one["begins_at"]) - today) <= timedelta(days=1)
     assert (body["currency"], body["truncated"]) == ("USD", False)
     problem(world.client(Role.VIEWER).get(url("budgets")), 400)
+
+
+def test_budgets_are_written_within_bounds_and_audited() -> None:
+    world = World()
+    operator, owner = world.client("operator"), world.client(Role.OWNER)
+    budgets = {"tokens_per_day": 5000, "cost_per_month": "0.5000"}
+    none = {"tokens_per_month": None, "cost_per_day": None}
+    made = owner.post(url("keys"), {"tenant": world.tenant.id, "name": "ci", **budgets}, format="json").json()["key"]
+    assert {name: made[name] for name in (*budgets, *none)} == budgets | none
+    [event] = AuditEvent.objects.for_tenant(world.tenant.id).filter(action="key.create")
+    assert (event.after["tokens_per_day"], event.after["cost_per_month"]) == (5000, "0.5000")
+    changed = owner.patch(url("keys", made["id"]), {"tokens_per_day": None, "cost_per_day": "12"}, format="json").json()
+    assert {name: changed[name] for name in budgets | none} == {
+        "tokens_per_day": None, "cost_per_month": "0.5000", "tokens_per_month": None, "cost_per_day": "12.0000",
+    }  # fmt: skip
+
+    problem(owner.patch(url("tenants", world.tenant.id), budgets, format="json"), 403)
+    assert operator.patch(url("tenants", world.tenant.id), budgets, format="json").json()["tokens_per_day"] == 5000
+    for field, wrong in (("tokens_per_day", 0), ("tokens_per_month", 2**53), ("cost_per_day", "0"),
+                         ("cost_per_day", "0.00001"), ("cost_per_month", "400000000.0001")):  # fmt: skip
+        problem(operator.patch(url("tenants", world.tenant.id), {field: wrong}, format="json"), 400, field)
+        problem(owner.patch(url("keys", made["id"]), {field: wrong}, format="json"), 400, field)
+
+
+def test_a_contracts_versions_keep_their_budgets() -> None:
+    deployment = make_deployment()
+    first = grant_contract(
+        tenant=make_tenant(),
+        deployment=deployment,
+        service_class=deployment.service_class,
+        actor="test",
+        tokens_per_month=10**9,
+    )
+    second = change_contract(contract=first, actor="test", cost_per_day=Decimal("2.5"))
+    first.refresh_from_db()
+    assert (first.tokens_per_month, first.cost_per_day) == (10**9, None)
+    assert (second.tokens_per_month, second.cost_per_day, second.version) == (10**9, Decimal("2.5"), 2)
+    with pytest.raises(Invalid, match="expected more than 0"):
+        change_contract(contract=second, actor="test", tokens_per_day=0)
