@@ -16,6 +16,11 @@ test("a contract's tiers go through the form as they came", () => {
   expect(changeOf(values).tiers).toEqual({ flex: "cls_batch" });
 });
 
+test("what becomes of late requests goes through the form, and is to wait where nobody chose", () => {
+  expect(changeOf(valuesOf({ ...CONTRACT, when_late: "refuse" })).when_late).toBe("refuse");
+  expect(changeOf(NEW_CONTRACT).when_late).toBe("queue");
+});
+
 test("a tier that is cleared is allowed no more", () => {
   const values = { ...valuesOf(CONTRACT), tiers: { flex: null, priority: "cls_code", scale: null } };
   expect(changeOf(values).tiers).toEqual({ priority: "cls_code" });
