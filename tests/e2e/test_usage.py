@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 import requests
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from berth.embedded.paths import redis_url
 from helpers.cluster import DEPLOYMENT, Cluster, Person, messages
+from helpers.console import opened, sign_in
 from helpers.patience import PATIENCE_S, eventually
 
 from .conftest import Demo
+from .test_console import CHROMIUM
 
 
 @pytest.fixture
@@ -125,6 +132,43 @@ def test_a_killed_gateway_loses_no_token_of_fifty_streams(
     assert sum(billed.values()) >= sum(first)
     time.sleep(4)
     assert len(usage_of(operator, demo, fresh_key["key"]["id"])) == count + 1, "posted once"
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM)
+        yield launched
+        launched.close()
+
+
+def test_the_page_shows_what_is_charged_and_that_it_is_what_the_doors_counted(
+    browser: Browser, cluster: Cluster, demo: Demo, operator: Person, fresh_key: dict[str, Any]
+) -> None:
+    """Attainment and good tokens beside tokens and cost; the chargeback of the month adds up to the same."""
+    eventually(lambda: stream(cluster, fresh_key["token"], max_tokens=4).status_code == 200, "the key works")
+    key = fresh_key["key"]["id"]
+    eventually(lambda: usage_of(operator, demo, key), "its record is posted")
+    eventually(lambda: not operator.get("usage/reconciliation")["open_requests"], "nothing is open")
+    secret = (cluster.home / "secrets" / "operator_password").read_text().strip()
+    with opened(browser, cluster.base) as page:
+        sign_in(page, "operator@berth.local", secret)
+        page.goto(f"/t/demo/usage?key={key}&by=key&range=24h")
+        total = operator.get(f"usage/summary?tenant={demo.tenant_id}&key={key}&group=key")["total"]
+        good = f"{100 * total['good'] / total['offered']:.0f}"
+        expect(page.get_by_test_id("usage-requests")).to_contain_text(re.compile(rf"\b{good}(\.\d+)?\s?% good"))
+        expect(page.get_by_test_id("usage-output")).to_contain_text("in time")
+        head = page.get_by_test_id("usage-table").get_by_role("columnheader")
+        for name in ("Good", "Output", "In time", "Cost"):
+            expect(head.filter(has_text=name).first).to_be_visible()
+        expect(page.get_by_test_id("reconciled")).to_contain_text("Records equal the doors' counts")
+        page.get_by_test_id("usage-export").click()
+        with page.expect_download() as download:
+            page.get_by_test_id("chargeback-0").click()
+        lines = list(csv.DictReader(Path(download.value.path()).read_text().splitlines()))
+    assert {line["key"] for line in lines} == {key}
+    for name in ("requests", "good", "completion_tokens", "good_tokens", "cost"):
+        assert sum(Decimal(line[name]) for line in lines) == Decimal(str(total[name]))
 
 
 class DoorCounts:

@@ -29,3 +29,10 @@ export function exportUrl(cells: UsageCells, group: UsageGroup[]): string {
   for (const one of group) query.append("group", one);
   return `/api/v1/usage/export.csv?${query}`;
 }
+
+/** What to charge for a month, as CSV, by key; of the same tenant, deployment and so on, not of the same time. */
+export function chargebackUrl({ from, to, ...cells }: UsageCells, month: string): string {
+  const query = new URLSearchParams({ month, by: "key" });
+  for (const [name, value] of Object.entries(cells)) if (value) query.set(name, value);
+  return `/api/v1/usage/chargeback.csv?${query}`;
+}

@@ -59,5 +59,14 @@ export const enUsage = {
     table: (group: string) => `This table, by ${group.toLowerCase()}`,
     days: (group: string) => `By day and ${group.toLowerCase()}`,
     requests: "A line for each request",
+    chargeback: "Chargeback, by key",
+    month: (month: string) => `Month ${month} (UTC)`,
+  },
+  reconciled: {
+    equal: (records: string) => `Records equal the doors' counts: ${records} in the last day, difference 0.`,
+    waiting: (requests: string) => `${requests} wait to be booked.`,
+    differs: "Records are not what the doors counted",
+    row: (hour: string, deployment: string, requests: string, tokens: string) =>
+      `${hour}, ${deployment}: a difference of ${requests} requests and ${tokens} tokens`,
   },
 };

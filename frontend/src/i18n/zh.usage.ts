@@ -51,5 +51,14 @@ export const zhUsage: typeof enUsage = {
     table: (group) => `此表，按${group}`,
     days: (group) => `按日和${group}`,
     requests: "每个请求一行",
+    chargeback: "费用分摊，按密钥",
+    month: (month) => `${month} 月份（UTC）`,
+  },
+  reconciled: {
+    equal: (records) => `记录与入口计数一致：最近一天 ${records} 条，差额为 0。`,
+    waiting: (requests) => `${requests} 条等待入账。`,
+    differs: "记录与入口计数不一致",
+    row: (hour, deployment, requests, tokens) =>
+      `${hour}，${deployment}：相差 ${requests} 个请求、${tokens} 个词元`,
   },
 };

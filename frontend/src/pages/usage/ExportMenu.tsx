@@ -1,12 +1,19 @@
 import { Button, Menu } from "@mantine/core";
 import { IconChevronDown, IconDownload } from "@tabler/icons-react";
 import type { UsageGroup } from "../../api/types";
-import { exportUrl, type UsageCells } from "../../hooks/useUsage";
+import { chargebackUrl, exportUrl, type UsageCells } from "../../hooks/useUsage";
 import { t } from "../../i18n";
 
 const words = t.usage.export;
 
-/** What is looked at as CSV: the table's rows, or a line a request. */
+/** This month of UTC and the two before, as 2026-11. */
+export function months(now: Date): string[] {
+  return [0, 1, 2].map((back) =>
+    new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - back)).toISOString().slice(0, 7),
+  );
+}
+
+/** What is looked at as CSV: the table's rows, a line a request, or a month to charge. */
 export function ExportMenu({ cells, group }: { cells: UsageCells; group: UsageGroup }) {
   return (
     <Menu>
@@ -30,6 +37,19 @@ export function ExportMenu({ cells, group }: { cells: UsageCells; group: UsageGr
         <Menu.Item component="a" href={exportUrl(cells, [])} download>
           {words.requests}
         </Menu.Item>
+        <Menu.Divider />
+        <Menu.Label>{words.chargeback}</Menu.Label>
+        {months(new Date()).map((month, back) => (
+          <Menu.Item
+            key={month}
+            component="a"
+            href={chargebackUrl(cells, month)}
+            download
+            data-testid={`chargeback-${back}`}
+          >
+            {words.month(month)}
+          </Menu.Item>
+        ))}
       </Menu.Dropdown>
     </Menu>
   );

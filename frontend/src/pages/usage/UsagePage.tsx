@@ -19,6 +19,7 @@ import { t } from "../../i18n";
 import { FirstRequest } from "../overview/FirstRequest";
 import { deeper, isDeepest } from "./drill";
 import { ExportMenu } from "./ExportMenu";
+import { Reconciled } from "./Reconciled";
 import { MEASURES, type Measure, timeOf } from "./series";
 import classes from "./Usage.module.css";
 import { UsageChart } from "./UsageChart";
@@ -109,6 +110,7 @@ export function UsagePage() {
                 <UsageTable data={data} group={by} onOpen={open} />
               </>
             )}
+            <Reconciled />
           </div>
         )}
       </Loaded>

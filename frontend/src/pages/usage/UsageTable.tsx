@@ -19,9 +19,13 @@ const hourFormat = new Intl.DateTimeFormat(t.locale, {
   timeZone: "UTC",
 });
 
+export function hourName(at: string): string {
+  return `${hourFormat.format(new Date(at))} UTC`;
+}
+
 export function nameOf(group: UsageGroup, row: Pick<UsageRow, "key" | "label">): string {
   if (group === "day") return dayFormat.format(new Date(row.key));
-  if (group === "hour") return `${hourFormat.format(new Date(row.key))} UTC`;
+  if (group === "hour") return hourName(row.key);
   return row.label || row.key || words.unknown;
 }
 
