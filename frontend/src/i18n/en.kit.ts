@@ -81,6 +81,7 @@ export const enKit = {
     },
     none: "No budget",
     column: "Budgets",
+    ofTenant: "Budgets of the tenant, over all of its keys and models",
     hint: "What is booked since 00:00 UTC of today or of the month's first day. Requests in flight are held against the budget as well, by what they may use at most.",
     tokens: (n: string) => `${n} tokens`,
     use: {

@@ -81,6 +81,7 @@ export const zhKit: typeof enKit = {
     },
     none: "无预算",
     column: "预算",
+    ofTenant: "租户预算，其全部密钥与模型合计",
     hint: "自今日或本月首日 00:00 UTC 起已入账的用量。进行中的请求也按其最大可能用量占用预算。",
     tokens: (n) => `${n} 个词元`,
     use: {

@@ -2,6 +2,7 @@ import { Button, SegmentedControl } from "@mantine/core";
 import { IconKey, IconPlus } from "@tabler/icons-react";
 import { useCallback, useMemo, useState } from "react";
 import type { Key } from "../../api/types";
+import { BudgetUse } from "../../components/BudgetUse";
 import { EmptyState } from "../../components/EmptyState";
 import { FilterBar } from "../../components/FilterBar";
 import { PageHeader } from "../../components/PageHeader";
@@ -15,6 +16,7 @@ import { useUrl } from "../../hooks/useUrl";
 import { t } from "../../i18n";
 import { CreateKeyModal } from "./CreateKeyModal";
 import { EditKeyDrawer } from "./EditKeyDrawer";
+import classes from "./Keys.module.css";
 import { keyColumns } from "./keyColumns";
 import { RevokeKeyModal } from "./RevokeKeyModal";
 import { RotateKeyModal } from "./RotateKeyModal";
@@ -27,6 +29,8 @@ export function KeysPage() {
   const all = values.show === "all";
   const keys = useKeyPage(current?.tenant, list.query, all);
   const budgets = useBudgets("key", current?.tenant);
+  const tenants = useBudgets("tenant", current?.tenant);
+  const whole = current?.tenant ? tenants.of(current.tenant) : [];
   const [revoking, setRevoking] = useState<Key | null>(null);
   const [rotating, setRotating] = useState<Key | null>(null);
   const email = me?.user.email;
@@ -61,6 +65,12 @@ export function KeysPage() {
       <PageHeader title={t.keys.title} subtitle={t.keys.subtitle}>
         {createButton}
       </PageHeader>
+      {whole.length > 0 && (
+        <section className={classes.whole} aria-label={t.kit.budgets.ofTenant}>
+          <span className={classes.note}>{t.kit.budgets.ofTenant}</span>
+          <BudgetUse budgets={whole} currency={tenants.currency} />
+        </section>
+      )}
       <FilterBar list={list} search={t.keys.search}>
         <SegmentedControl
           aria-label={t.keys.show}
