@@ -1,4 +1,4 @@
-"""A gateway process is killed with fifty streams open: what is booked is what the door counted."""
+"""A gateway process is killed with a hundred streams open: what is booked is what the door counted."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from berth.live import names
 from berth.live.threads import in_thread
 from berth.metering.ledger import post
 from berth.metering.models import UsageRecord
+from berth.metering.reconcile import reconcile
 from berth.tenants.services import change_tenant, create_key
 from gpuruntime.protocol import EndedRequest
 from helpers.factories import make_deployment, make_gpu
@@ -33,7 +35,7 @@ from helpers.stub_door import Call, StubDoor, stub_doors
 
 pytestmark = pytest.mark.django_db(transaction=True)
 REPOSITORY = Path(__file__).resolve().parents[3]
-STREAMS = 50
+STREAMS = 100
 
 
 @pytest.fixture
@@ -65,7 +67,7 @@ def routed_to(door: StubDoor) -> tuple[str, str]:
     return deployment.name, token
 
 
-def account(call: Call) -> EndedRequest:
+def account(call: Call, number: int) -> EndedRequest:
     """What a door writes of a caller that left."""
     return EndedRequest(
         request_id=call.headers["x-request-id"],
@@ -77,6 +79,8 @@ def account(call: Call) -> EndedRequest:
         finish_reason="",
         prompt_tokens=call.prompt_tokens,
         completion_tokens=call.tokens,
+        number=number,
+        ended_at=time.time(),
     )
 
 
@@ -87,7 +91,7 @@ async def endless(call: Call) -> None:
         await asyncio.sleep(0.1)
 
 
-async def test_fifty_streams(gateway: tuple[subprocess.Popen[str], str], redis_url: str) -> None:
+async def test_a_hundred_streams(gateway: tuple[subprocess.Popen[str], str], redis_url: str) -> None:
     process, base = gateway
     client = redis.Redis.from_url(redis_url, decode_responses=True)
     await asyncio.to_thread(client.flushdb)
@@ -119,8 +123,8 @@ async def test_fifty_streams(gateway: tuple[subprocess.Popen[str], str], redis_u
 
     counted = {call.headers["x-request-id"]: call.tokens for call in calls}
     assert len(counted) == STREAMS
-    for call in calls:
-        ended = msgspec.json.encode(await in_thread(account, call))
+    for number, call in enumerate(calls, 1):
+        ended = msgspec.json.encode(await in_thread(account, call, number))
         await asyncio.to_thread(client.xadd, names.ENDED_STREAM, {"request": ended})
 
     deadline = time.monotonic() + 20
@@ -136,7 +140,12 @@ async def test_fifty_streams(gateway: tuple[subprocess.Popen[str], str], redis_u
     assert {(row.outcome, row.offered, row.good, row.counted_by) for row in rows} == {
         ("gateway_lost", True, False, "door")
     }
+    assert len(rows) == STREAMS
     assert {row.deployment_name for row in rows} == {model}
+    now = datetime.now(UTC)
+    report = await in_thread(reconcile, client, now - timedelta(hours=2), now + timedelta(hours=1))
+    assert report["total"]["doors"]["completion_tokens"] == sum(counted.values())
+    assert not any(report["total"]["difference"].values()), "difference 0"
     assert await asyncio.to_thread(client.smembers, names.OPEN_REQUESTS) == set()
     budget = await asyncio.to_thread(client.hgetall, names.budget(names.tenant_limits(rows[0].tenant_id)))
     booked = sum(row.prompt_tokens + row.completion_tokens for row in rows)
