@@ -1,4 +1,4 @@
-# The whole command surface: make run [FLEET=FILE] | test | lint | audit | bench | clean
+# The whole command surface: make run [FLEET=FILE] | test | test-sdk | lint | audit | bench | clean
 
 VENV    := .venv
 PYTHON  := $(VENV)/bin/python
@@ -9,7 +9,7 @@ CONSOLE := platform/berth/api/schema.yaml \
            $(shell find frontend/src frontend/index.html frontend/public -type f -not -name schema.d.ts 2>/dev/null)
 BENCHES := $(sort $(wildcard benchmarks/*.py))
 
-.PHONY: run test test-external test-kernels kernels-report lint audit bench clean install
+.PHONY: run test test-external test-sdk test-kernels kernels-report lint audit bench clean install
 .DELETE_ON_ERROR:
 
 # With FLEET=FILE the GPUs that the file makes up, and a state of their own beside the machine's.
@@ -23,12 +23,17 @@ run: $(VENV)/run.installed frontend/dist/index.html
 	@exec $(PYTHON) manage.py up
 
 test: $(VENV)/test.installed frontend/dist/index.html
-	$(PYTHON) -m pytest -m "not external and not kernels" --durations=25
+	$(PYTHON) -m pytest -m "not external and not kernels and not sdk" --durations=25
 	cd frontend && $(NPM) run --silent test
 
 test-external: $(VENV)/test.installed
 	tests/helpers/setup_vllm.sh .cache/peers
 	BERTH_VLLM_BIN=$(abspath .cache/peers/vllm/bin/vllm) $(PYTHON) -m pytest -m external
+
+# OpenAI's client 2.x and 3.x and langchain-openai, each in an environment of its own, against the running system.
+test-sdk: $(VENV)/test.installed frontend/dist/index.html
+	tests/helpers/setup_sdk.sh .cache/sdk
+	$(PYTHON) -m pytest tests/e2e/test_sdk.py
 
 # Every shape of every GPU kernel, in Triton's interpreter: no GPU is needed.
 test-kernels: $(VENV)/test.installed

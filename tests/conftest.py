@@ -14,6 +14,7 @@ from hypothesis import settings as hypothesis_settings
 hypothesis_settings.register_profile("berth", deadline=None)
 hypothesis_settings.load_profile("berth")
 
+collect_ignore = ["sdk"]  # a suite of its own, which tests/e2e/test_sdk.py runs
 _services: list[object] = []
 
 

@@ -59,6 +59,9 @@ def check_answer(body: dict[str, Any], *, extra: frozenset[str] = frozenset()) -
     read = kind.model_validate_json(json.dumps(plain), strict=True)
     assert list(_unknown(read)) == [], "fields that OpenAI's answer does not have"
     _check_schema(name, plain)
+    if name == "CreateChatCompletionResponse":
+        for message in (choice["message"] for choice in plain["choices"]):
+            assert message["content"] is None or "tool_calls" not in message or message["content"], "null, not empty"
 
 
 def check_error(status: int, body: dict[str, Any]) -> None:

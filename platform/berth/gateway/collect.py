@@ -61,9 +61,11 @@ class _Choice:
             held["id"] = call["id"]
 
     def chat(self, index: int) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": self._role, "content": None if self._calls else "", "refusal": None}
-        message |= {name: "".join(parts) for name, parts in self._texts.items()}
+        texts = {name: "".join(parts) for name, parts in self._texts.items()}
+        content = texts.pop("content", "")
+        message: dict[str, Any] = {"role": self._role, "content": content, "refusal": None, **texts}
         if self._calls:
+            message["content"] = content or None  # a stream's first delta says "" before it knows
             message["tool_calls"] = [self._calls[number] for number in sorted(self._calls)]
         logprobs: dict[str, Any] | None = None
         if self._logprobs:

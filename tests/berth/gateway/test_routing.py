@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from dataclasses import replace
@@ -9,6 +10,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from berth.gateway.asked import AFFINITY_BYTES, parse_chat
 from berth.gateway.routing import BOUND, Candidate, affinity_key, order
 
 CANDIDATES = st.lists(
@@ -82,3 +84,16 @@ def test_a_busy_favourite_is_passed_over_and_taken_again() -> None:
     busy = [replace(c, load=6 if c.id == favourite else 0) for c in idle(3)]
     assert order(key, busy)[0] == second
     assert order(key, idle(3))[0] == favourite
+
+
+def test_a_cache_key_takes_the_conversations_place() -> None:
+    """Whoever names one wants requests with it together, whatever they begin with."""
+
+    def affinity(text: str, **more: str) -> bytes:
+        body = {"model": "m", "messages": [{"role": "user", "content": text}], **more}
+        return parse_chat(json.dumps(body).encode()).affinity
+
+    assert affinity("a") != affinity("b")
+    assert affinity("a", prompt_cache_key="k") == affinity("b", prompt_cache_key="k") == b"k"
+    assert affinity("a", prompt_cache_key="") == affinity("a")
+    assert len(affinity("a", prompt_cache_key="k" * 5000)) == AFFINITY_BYTES
