@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import openai
 import psycopg
 import pyotp
 import pytest
@@ -57,6 +58,7 @@ def test_a_tenants_admin_runs_the_tenant(
         see_usage(page, operator, tenant, dear)
         stay_outside(page, demo, tenant)
         see_attainment(page, operator, tenant, dear)
+        spend_budget(page, cluster, operator, tenant, again)
         secret, spare = set_up_second_factor(page)
     with opened(browser, cluster.base) as page:
         sign_in_twice(browser, page, cluster, tenant, secret, spare)
@@ -81,6 +83,7 @@ def contract_twice(page: Page, tenant: Tenancy, dear: str) -> None:
     choose(page, form, "Deployment", DEPLOYMENT)
     choose(page, form, "Service class", "batch")
     form.get_by_label("Requests a minute").fill("600")
+    form.get_by_label("Money a day").fill("100")
     look(page, "contract create")
     form.get_by_test_id("submit").click()
     row = page.get_by_test_id("contracts").get_by_role("row", name=re.compile(DEPLOYMENT))
@@ -181,6 +184,7 @@ def see_contract(page: Page, tenant: Tenancy, dear: str) -> None:
     row = page.get_by_test_id("contracts").get_by_role("row", name=re.compile(DEPLOYMENT))
     expect(row).to_contain_text(dear)
     expect(row).to_contain_text("In force")
+    expect(row.get_by_test_id("budget-use")).to_contain_text("$0.00 of $100.00 today")
     expect(page.get_by_test_id("create-contract")).to_have_count(0)
     look(page, "tenant contracts")
     menu(row, page, "Version history")
@@ -366,6 +370,34 @@ def see_attainment(page: Page, operator: Person, tenant: Tenancy, dear: str) -> 
     row = page.get_by_test_id("attainment-groups").get_by_role("row", name=re.compile(dear))
     expect(row.get_by_role("cell").nth(2)).to_have_text("100 %")
     look(page, "tenant attainment")
+
+
+def spend_budget(page: Page, cluster: Cluster, operator: Person, tenant: Tenancy, token: str) -> None:
+    """A day's budget below what the key has used already: its row says how much, and the endpoint that it is spent."""
+    follow(page, "API keys")
+    row = page.get_by_test_id("keys").get_by_role("row", name=re.compile("lamp control"))
+    menu(row, page, "Name, deployments, expiry, limits")
+    form = page.get_by_test_id("key-form")
+    form.get_by_label("Tokens a day").fill("20")
+    form.get_by_label("Money a month").fill("12.5")
+    look(page, "key budgets")
+    form.get_by_test_id("submit").click()
+    total = operator.get(f"usage/summary?tenant={tenant.id}&group=class")["total"]
+    used = total["prompt_tokens"] + total["completion_tokens"]
+    expect(row.get_by_test_id("budget-use")).to_contain_text(f"{used} of 20 tokens today")
+    expect(row.get_by_test_id("budget-use")).to_contain_text("of $12.50 this month")
+    look(page, "tenant keys with budgets")
+    client = cluster.client(token)
+
+    def spent() -> bool:  # within a second every gateway knows
+        try:
+            client.chat.completions.create(model=DEPLOYMENT, messages=messages("hi"), max_tokens=1)
+        except openai.RateLimitError as refused:
+            said = "more than the budget of 20 tokens a day of this API key" in refused.message
+            return said and refused.code == "insufficient_quota"
+        return False
+
+    eventually(spent, "the key's budget is spent")
 
 
 def stay_outside(page: Page, demo: Demo, tenant: Tenancy) -> None:
