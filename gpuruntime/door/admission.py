@@ -5,7 +5,7 @@
 The engine computes prompts in the order in which they come. So no more of them enter than keep it busy for
 ``PREFILL_STEPS`` steps: what waits here can still be passed by what is more urgent, and what is in there no more.
 Of many places a few are kept for requests whose deadline would be over before a place becomes free by itself. A tenant
-of whom more wait than there are places, and that has its share of them, leaves to those who take less what they lately
+of whom a crowd waits, and that has its share of the places, leaves to those who take less what they lately
 had (``door.places``), and enters only an engine that computes no other prompt. Batch requests run beside others only
 while those get their first tokens well before their deadlines.
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from gpuruntime.door.errors import ApiError
 from gpuruntime.door.places import Places, RoomForBatch
-from gpuruntime.door.queue import NEVER, FairQueue, Ticket
+from gpuruntime.door.queue import CROWD, NEVER, FairQueue, Ticket
 from gpuruntime.door.throughput import Throughput
 from gpuruntime.protocol import WhenLate
 
@@ -309,9 +309,9 @@ class Admission:
         patient = ticket.latest_start - ticket.arrived_s > PATIENCE * self.throughput.wait_s(1, self.capacity)
         if patient and self.running + spare >= self.capacity:
             return False
-        if self._queue.waiting_of(ticket.tenant) < self.capacity:
-            return True  # no flood
-        kept = self._places.kept_from(ticket.tenant, self.capacity, self._queue.in_credit, now)
+        if self._queue.waiting_of(ticket.tenant) <= CROWD:
+            return True
+        kept = self._places.kept_from(ticket.tenant, self.capacity, now)
         return kept is None or (self.running + kept < self.capacity and not self._prefilling)
 
     def _fits_batch(self, ticket: Ticket, now: float) -> bool:

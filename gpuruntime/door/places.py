@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from gpuruntime.door.queue import NEVER, Ticket
 
 HALF_LIFE_S = 20.0  # of how many places a tenant is remembered to have had
 CLOSE = 0.3  # a first token that leaves less of its time than this came close to its deadline
+_GONE = 0.1  # of a place: a tenant that is remembered no more
 _MORE, _FEWER, _MOST = 0.1, 0.5, 1024.0
 
 
@@ -41,11 +42,11 @@ class Places:
             for name in [name for name, other in self._tenants.items() if not other.running and other.peak < 0.5]:
                 del self._tenants[name]
 
-    def kept_from(self, tenant: str, capacity: int, in_credit: Callable[[str], bool], now: float) -> int | None:
+    def kept_from(self, tenant: str, capacity: int, now: float) -> int | None:
         """How many places ``tenant`` has to leave free for others; None where it may take all.
 
-        Only one that has its share of the places is held back, and only for those who are in credit: as many as each
-        lately had at once and has not now, at most its share.
+        Only one that has its share of the places leaves some: to each other one more than it lately had at once, less
+        what it has now, up to its share.
         """
         weights = sum(other.weight for other in self._tenants.values())
         own = self._tenants.get(tenant)
@@ -54,10 +55,10 @@ class Places:
         kept, present = 0, False
         for name, other in self._tenants.items():
             self._move(other, now)
-            if name == tenant or other.peak < 0.1 or not in_credit(name):
+            if name == tenant or other.peak < _GONE:
                 continue
             present = True
-            most = min(math.ceil(other.peak - 0.5), math.floor(capacity * other.weight / weights))
+            most = min(math.ceil(other.peak + 0.5), math.floor(capacity * other.weight / weights))
             kept += max(0, most - other.running)
         return kept if present else None
 

@@ -9,8 +9,9 @@ bounded deficit in place of strict order, as locality-aware schedulers have it (
 request moves its flow's counter by ``cost / weight``: new prompt tokens, little for cached ones, and the output that is
 expected; ``charge`` adds what came beyond, ``settle`` gives back what did not. Virtual time is the lowest counter of
 those that waited at a ``pop``, and never falls. Flows at most ``freedom`` above it may be served, and of those the one
-with the most urgent ticket is; flows more than ``freedom`` below it are in credit, and go before all others. A flow
-that begins to wait stands at most ``credit`` below virtual time: who takes less than its share saves no more.
+with the most urgent ticket is, a flow of more than ``CROWD`` tickets behind the others; flows more than ``freedom``
+below it are in credit, and go before all others. A flow that begins to wait stands at most ``credit`` below virtual
+time: who takes less than its share saves no more.
 
 Bound: let V be virtual time and m the largest cost / weight. A flow that waits stands at V - credit or above, since V
 passes no flow that waits, and is served only up to V + freedom, which raises it to at most V + freedom + m. So the
@@ -44,6 +45,8 @@ SHARE = 1 / 32  # of what goes before them: for those who would otherwise never 
 RISK_S = 1.0  # a deadline nearer than this is at risk
 GRAIN_S = 0.05  # deadlines this close count as equal
 _ARRIVED_S = 1.0  # so do arrivals of those who have none
+
+CROWD = 16  # a tenant of whom so many wait goes behind others within the freedom
 
 Key = tuple[int, float, int, int]  # late, step of time, minus cached tokens, order
 _TIMELY, _LATE = 0, 1
@@ -134,9 +137,11 @@ class _Flow:
             return self.late[0][1]
         return (self.timely or self.late)[0][1]
 
-    def key(self, now: float) -> Key:
+    def key(self, now: float) -> tuple[int, bool, Key]:
+        """Timely ones first, those of a crowd behind others."""
         head = self.head(now)
-        return self.timely[0][0] if self.timely else head.key(late=True)
+        key = self.timely[0][0] if self.timely else head.key(late=True)
+        return key[0], self.alive > CROWD, key
 
     def served(self, ticket: Ticket) -> None:
         """``ticket`` was its head and goes."""

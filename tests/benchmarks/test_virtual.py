@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.common.report import percentile
 from benchmarks.common.virtual import Asked, Served, VirtualEngine, run_virtually
-from benchmarks.queue import LEVELS, STEP, attainments, chats, first_come, flood, mix_at, ours, play
+from benchmarks.door_queue import LEVELS, STEP, attainments, chats, first_come, flood, mix_at, ours, play
 from gpuruntime.engine.core import StepOutput
 
 

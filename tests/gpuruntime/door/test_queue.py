@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuruntime.door.queue import SHARE, FairQueue, Ticket
+from gpuruntime.door.queue import CROWD, SHARE, FairQueue, Ticket
 
 
 def drain(queue: FairQueue, now: float = 0.0) -> list[Ticket]:
@@ -184,7 +184,7 @@ def test_batch_has_its_share_by_weight_while_no_deadline_is_at_risk() -> None:
 
 def test_a_tenant_that_takes_less_than_its_share_goes_before_more_urgent_ones() -> None:
     queue = FairQueue(freedom=50, credit=100)
-    for _ in range(40):
+    for _ in range(36):
         queue.push(Ticket("flood", cost=10, latest_start=5.0))
     for _ in range(20):
         queue.pop(0.0)
@@ -195,6 +195,18 @@ def test_a_tenant_that_takes_less_than_its_share_goes_before_more_urgent_ones() 
     assert not queue.in_credit("flood")
     assert [queue.pop(0.0) for _ in range(5)] == few[:5], "credit - freedom = 5 requests"
     assert queue.pop(0.0).tenant == "flood"  # type: ignore[union-attr]
+
+
+def test_a_tenant_of_whom_a_crowd_waits_goes_behind_others_within_the_freedom() -> None:
+    queue = FairQueue(freedom=40)
+    for _ in range(CROWD + 3):
+        queue.push(Ticket("flood", cost=10, latest_start=5.0))
+    few = [Ticket("few", cost=10, latest_start=9.0) for _ in range(9)]
+    for ticket in few:
+        queue.push(ticket)
+    # At 50 of cost it is more than 40 above the flood, whose turn it is until then.
+    assert [queue.pop(0.0) for _ in range(5)] == few[:5]
+    assert [queue.pop(0.0).tenant for _ in range(3)] == ["flood", "few", "flood"]  # type: ignore[union-attr]
 
 
 def test_of_equal_deadlines_the_one_in_the_prefix_cache_goes_first() -> None:

@@ -1,11 +1,11 @@
 """The door's queue in virtual time: what it is worth on the four-class mix, and what a flood does to others.
 
-    python benchmarks/queue.py [--only mix,flood,engine] [--json FILE] [--check]
+    python benchmarks/door_queue.py [--only mix,flood,engine] [--json FILE] [--check]
 
 Queue, admission, prefix memory and the engine's scheduler are the ones that serve (``common.virtual``); only the time
 of a step is modelled. **mix**: C_95 (docs/goodput.md), the largest load at which every class attains 95 %, of the queue
 and of first come, first served, on a replica of few places; four tenants send the same mix. **flood**: four tenants
-chat at under half of what the replica can do, then one of them floods it; the worst of the other three's p95 TTFT
+chat at half of what the replica can do, then one of them floods it; the worst of the other three's p95 TTFT
 against the same run without the flood. **prediction**: the error of the TTFT that was predicted at arrival, at three
 loads. **engine**: the flood on SmolLM2-135M with the engine itself, calm and flood in turns.
 """
@@ -196,7 +196,7 @@ def flood(kind: str, tenant: str, seed: int) -> list[Asked]:
 FLOODS = ("alike", "long prompts", "short prompts", "cached prompts")
 
 
-def measure_flood(rate: float = 1.5, max_queue: int = 256) -> Figures:
+def measure_flood(rate: float = 2.0, max_queue: int = 256) -> Figures:
     regular = [asked for number in range(TENANTS) for asked in chats(f"tenant {number}", rate, 10 + number)]
     calm = _p95s(regular, max_queue)
     kinds: Figures = {}
