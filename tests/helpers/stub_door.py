@@ -173,7 +173,7 @@ class StubDoor:
         done, _ = await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
         if work in done:
             gone.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
+            with contextlib.suppress(asyncio.CancelledError, ConnectionError):  # reset: the write may tell it first
                 await gone
             try:
                 await work
@@ -182,6 +182,7 @@ class StubDoor:
                 raise
         else:
             call.left.set()
+            gone.exception()  # a reset is a way to leave
             work.cancel()
             raise ConnectionResetError
 

@@ -1,10 +1,12 @@
-"""A gateway process is killed with a hundred streams open: what is booked is what the door counted."""
+"""Clients that leave at any moment, and a gateway killed with a hundred open streams: booked is what a door counted."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -28,14 +30,17 @@ from berth.live.threads import in_thread
 from berth.metering.ledger import post
 from berth.metering.models import UsageRecord
 from berth.metering.reconcile import reconcile
+from berth.tenants.models import Tenant
 from berth.tenants.services import change_tenant, create_key
 from gpuruntime.protocol import EndedRequest
 from helpers.factories import make_deployment, make_gpu
+from helpers.patience import eventually
 from helpers.stub_door import Call, StubDoor, stub_doors
 
 pytestmark = pytest.mark.django_db(transaction=True)
 REPOSITORY = Path(__file__).resolve().parents[3]
 STREAMS = 100
+LEAVING = 1000
 
 
 @pytest.fixture
@@ -151,4 +156,70 @@ async def test_a_hundred_streams(gateway: tuple[subprocess.Popen[str], str], red
     booked = sum(row.prompt_tokens + row.completion_tokens for row in rows)
     spent = {int(value) for name, value in budget.items() if name.startswith("tokens:")}
     assert spent == {booked}, "what was reserved came back, and what was used is counted"
+    client.close()
+
+
+async def leave(base: str, request: bytes, after_s: float) -> None:
+    """Sends a request and closes the connection, wherever its answer is by then."""
+    port = int(base.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    with contextlib.suppress(TimeoutError, OSError):
+        async with asyncio.timeout(after_s):
+            writer.write(request)
+            while await reader.read(65536):
+                pass
+    writer.transport.abort()
+
+
+async def test_a_thousand_clients_that_leave_at_random(
+    gateway: tuple[subprocess.Popen[str], str], redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No lease, open request or generation stays; what is booked is what the door counted, to the token."""
+    monkeypatch.setattr("berth.metering.join.DOOR_BROKEN_S", 2.0)
+    _, base = gateway
+    client = redis.Redis.from_url(redis_url, decode_responses=True)
+    await asyncio.to_thread(client.flushdb)
+    chance = random.Random(7)
+    async with stub_doors(1) as (door,), aiohttp.ClientSession() as http:
+        door.behave = endless
+        model, token = await in_thread(routed_to, door)
+        await in_thread(lambda: change_tenant(tenant=Tenant.objects.get(), actor="test", max_concurrency=500))
+        body = json.dumps({"model": model, "stream": True, "messages": [{"role": "user", "content": "go on"}]})
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        while True:  # the snapshot is rebuilt within its ten seconds at the latest
+            async with http.post(f"{base}/v1/chat/completions", data=body, headers=headers) as answer:
+                if answer.status == 200:
+                    break
+            await asyncio.sleep(0.1)
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        request = f"POST /v1/chat/completions HTTP/1.1\r\nHost: b\r\n{head}Content-Length: {len(body)}\r\n\r\n{body}"
+        gate = asyncio.Semaphore(40)
+
+        async def one() -> None:
+            async with gate:
+                await leave(base, request.encode(), chance.uniform(0, 0.4))
+
+        await asyncio.gather(*(one() for _ in range(LEAVING)))
+        await asyncio.wait_for(asyncio.gather(*(call.left.wait() for call in door.calls)), 30)
+        calls = list(door.calls)
+    assert len(calls) > LEAVING // 5, "many of them reached the door"
+    await in_thread(eventually, lambda: client.smembers(names.OPEN_REQUESTS) == set(), "nothing is open")
+    assert {client.zcard(key) for key in client.scan_iter("berth:limit:*:leases")} <= {0}
+    for number, call in enumerate(calls, 1):
+        ended = msgspec.json.encode(await in_thread(account, call, number))
+        await asyncio.to_thread(client.xadd, names.ENDED_STREAM, {"request": ended})
+
+    def booked() -> bool:
+        post(client)
+        return client.xlen(names.USAGE_STREAM) == client.xlen(names.ENDED_STREAM) == 0
+
+    await in_thread(eventually, booked, "all is booked")
+    rows = await in_thread(lambda: list(UsageRecord.objects.for_platform().exclude(counted_as="")))
+    assert {row.request_id: row.completion_tokens for row in rows} == {
+        call.headers["x-request-id"]: call.tokens for call in calls
+    }
+    now = datetime.now(UTC)
+    report = await in_thread(reconcile, client, now - timedelta(hours=2), now + timedelta(hours=1))
+    assert report["total"]["doors"]["requests"] == len(calls)
+    assert not any(report["total"]["difference"].values()), "difference 0"
     client.close()
