@@ -34,8 +34,8 @@ PREFILL_STEPS = 2  # one that is computed and one that follows without a pause
 # What a token costs its tenant. Output costs twice an input token, as in VTC's measurements; one found in the cache is
 # still read by every step.
 INPUT_COST, CACHED_COST, OUTPUT_COST = 1.0, 0.05, 2.0
-FREEDOM = 8192.0  # of the queue's order between tenants: some twenty-five chat requests
-CREDIT = 12_288.0  # what is beyond the freedom goes first: some twelve chat requests
+FREEDOM = 16_384.0  # of the queue's order between tenants: some fifty chat requests
+CREDIT = FREEDOM + 4096  # what is beyond the freedom goes first: some twelve chat requests
 
 # Of the queue's bound: a tenant may have so many times what is free, so that a flood leaves others some of it (dynamic
 # thresholds; Choudhury, Hahne, 1998). A tenant alone gets eight ninths.
