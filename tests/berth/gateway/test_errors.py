@@ -141,7 +141,6 @@ async def test_a_key_taken_out_of_the_snapshot_stops_at_once(running: Running) -
         ("GET", "/v1/chat/completions", 405, "POST"),
         ("DELETE", "/v1/models", 405, "GET"),
         ("POST", f"/v1/models/{MODEL}", 405, "GET"),
-        ("POST", "/v1/embeddings", 404, None),
         ("GET", "/v1", 404, None),
         ("GET", "/v1/", 404, None),
         ("GET", "/v1/nothing/at/all", 404, None),
