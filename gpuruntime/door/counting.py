@@ -158,6 +158,8 @@ class Account:
             queued_at_arrival=self.queued_at_arrival,
             degraded=self.degraded,
             replayed_tokens=self.replayed_tokens,
+            number=number,
+            ended_at=round(time.time(), 3),
             **timings,  # type: ignore[arg-type]
         )
 
