@@ -203,6 +203,7 @@ def make_contract(page: Page, operator: Person) -> None:
     choose(page, form, "Tenant", TENANT)
     choose(page, form, "Deployment", MODEL)
     choose(page, form, "Service class", CLASS)
+    choose(page, form, "flex", "batch")
     form.get_by_label("Requests a minute").fill("600")
     look(page, "operator 15 contract form")
     form.get_by_test_id("submit").click()
@@ -212,6 +213,7 @@ def make_contract(page: Page, operator: Person) -> None:
     tenant = only(operator, "tenants", slug=f"harbour-{RUN}")
     (contract,) = operator.get(f"contracts?tenant={tenant['id']}")["results"]
     assert (contract["service_class"]["name"], contract["guaranteed_requests_per_min"]) == (CLASS, 600)
+    assert [(tier["tier"], tier["class_name"]) for tier in contract["tiers"]] == [("flex", "batch")]
 
 
 def only(operator: Person, what: str, **wanted: str) -> dict[str, Any]:
