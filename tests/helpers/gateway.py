@@ -16,9 +16,8 @@ import uvicorn
 
 from berth.gateway.app import Gateway
 from berth.gateway.snapshot import Key, Limits, Replica, Route, Snapshot
-from berth.metering.owners import Owner
+from berth.metering.owners import Owner, Spent
 from berth.metering.records import OpenRecord, UsageEvent
-from berth.metering.spending import Spent
 from berth.tenants import keys
 from gpuruntime.goodput import ServiceLevel
 

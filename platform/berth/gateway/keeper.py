@@ -29,9 +29,9 @@ from berth.deployments.models import Replica as ReplicaRow
 from berth.gateway.auth import NEWBORN_S
 from berth.gateway.snapshot import Budgets, Key, Limits, Replica, Route, Snapshot, Tier
 from berth.live.names import CONFIG_CHANNEL
-from berth.metering.owners import Owner
+from berth.metering.owners import Owner, Spent
 from berth.metering.records import UsageEvent
-from berth.metering.spending import Spent, costs_of, spent
+from berth.metering.spending import costs_of, spent
 from berth.slas.costs import Prices, to_parts
 from berth.slas.models import Contract, level_of
 from berth.slas.prices import currency

@@ -25,9 +25,8 @@ from psycopg_pool import PoolTimeout
 
 from berth.core.periods import day_of, month_of
 from berth.live import names
-from berth.metering.owners import Owner, owners_of
+from berth.metering.owners import Owner, Spent, owners_of
 from berth.metering.records import OpenRecord, UsageEvent, open_decoder, usage_decoder
-from berth.metering.spending import Spent
 from berth.slas.costs import to_parts
 
 TAKEN_OVER_S = 5

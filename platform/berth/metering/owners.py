@@ -1,7 +1,9 @@
-"""Whose usage is counted and limited: a key's, a tenant's, or a tenant's on a deployment (its contract's). Pure."""
+"""Whose usage is counted and limited: a key's, a tenant's, or a tenant's on a deployment (its contract's). Pure,
+for the gateway, which knows no table."""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import NamedTuple
 
 from berth.live import names
@@ -26,6 +28,13 @@ class Owner(NamedTuple):
         if self.deployment_id:
             return names.contract_limits(self.tenant_id, self.deployment_id)
         return names.tenant_limits(self.tenant_id)
+
+
+class Spent(NamedTuple):
+    """What an owner has used; ``tokens`` in and out."""
+
+    tokens: int
+    cost: Decimal
 
 
 def owners_of(tenant_id: str, deployment_id: str, key_id: str) -> tuple[Owner, Owner, Owner]:

@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import NamedTuple
 
 from django.db import connection
 
 from berth.metering.enrich import price
 from berth.metering.join import record_of
-from berth.metering.owners import Owner
+from berth.metering.owners import Owner, Spent
 from berth.metering.records import UsageEvent
-
-
-class Spent(NamedTuple):
-    tokens: int
-    cost: Decimal
-
 
 _COLUMNS = "hour, tenant_id, deployment_id, key_id, prompt_tokens, completion_tokens, cost"
 # One statement, so one view of the database: a record that is booked meanwhile is in both sums or in none.

@@ -24,9 +24,8 @@ from berth.gateway.line import Line
 from berth.gateway.seeding import Seeding
 from berth.gateway.snapshot import Budgets, Limits
 from berth.live import names
-from berth.metering.owners import Owner
+from berth.metering.owners import Owner, Spent
 from berth.metering.records import UsageEvent
-from berth.metering.spending import Spent
 from berth.slas.costs import Prices
 from helpers.gateway import (
     DEPLOYMENT,
