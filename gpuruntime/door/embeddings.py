@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from starlette.datastructures import Headers
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Send
 
 from gpuruntime.backend import (
     Backend,
@@ -26,16 +26,16 @@ from gpuruntime.backend import (
     SamplingParams,
     Timings,
 )
-from gpuruntime.door.arrival import ClientLeft, number_of, read_body, read_slo, request_id_of
+from gpuruntime.door.arrival import number_of, read_slo
 from gpuruntime.door.asked import refusing
 from gpuruntime.door.counting import Account
+from gpuruntime.door.endpoint import Endpoint
 from gpuruntime.door.errors import ApiError, bad_request
 from gpuruntime.door.frames import DONE, encode
 from gpuruntime.door.queue import Ticket
 from gpuruntime.door.replica import Replica
 from gpuruntime.door.respond import send_error, send_json, stream_start
 from gpuruntime.door.seen import block_hashes
-from gpuruntime.door.trace import begin
 from gpuruntime.goodput import Outcome
 from gpuruntime.openai_api import EmbeddingBody
 from gpuruntime.openai_checks import check_ids, decode_embedding
@@ -59,29 +59,7 @@ class Input:
         return len(self.prompt.token_ids or ())
 
 
-class EmbeddingEndpoint:
-    def __init__(self, replica: Replica) -> None:
-        self._replica = replica
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope)
-        request_id = request_id_of(headers)
-        try:
-            run = await self._prepare(await read_body(receive), headers, request_id)
-        except ClientLeft:
-            return
-        except ApiError as error:
-            await send_error(send, error, request_id)
-            return
-        self._replica.entered(run)
-        run.account.trace = begin(self._replica.tracing, headers, run.account, self._replica.config.deployment)
-        try:
-            await run.serve(receive, send)
-        finally:
-            self._replica.left(run)
-            if run.account.trace is not None:
-                run.account.trace.end("refused")  # of no effect on one that was counted
-
+class EmbeddingEndpoint(Endpoint):
     async def _prepare(self, body: bytes, headers: Headers, request_id: str) -> EmbeddingRun:
         received_s = time.monotonic()
         replica = self._replica

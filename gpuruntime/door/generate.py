@@ -10,21 +10,19 @@ from dataclasses import replace
 from typing import Protocol
 
 from starlette.datastructures import Headers
-from starlette.types import Receive, Scope, Send
 
 from gpuruntime.backend import Backend, BackendInfo, BadPrompt, EngineFailed, SamplingParams
-from gpuruntime.door.arrival import ClientLeft, number_of, read_body, read_slo, request_id_of
+from gpuruntime.door.arrival import number_of, read_slo
 from gpuruntime.door.asked import Asked, refusing
 from gpuruntime.door.choice import Choice, Source, seeded
 from gpuruntime.door.counting import Account
+from gpuruntime.door.endpoint import Endpoint
 from gpuruntime.door.errors import ApiError, bad_request
 from gpuruntime.door.frames import Envelope, Writer
 from gpuruntime.door.replica import Replica
-from gpuruntime.door.respond import send_error
-from gpuruntime.door.resumed import NONE, check_resumed, leader_of, model_id, most_bytes, split_body
+from gpuruntime.door.resumed import NONE, check_resumed, leader_of, model_id, split_body
 from gpuruntime.door.run import Run
 from gpuruntime.door.seen import block_hashes
-from gpuruntime.door.trace import begin
 from gpuruntime.marks import Begun
 from gpuruntime.protocol import CREATED, MARKS, SALT, TENANT, WEIGHT
 
@@ -47,30 +45,10 @@ class Kind(Protocol):
     def writer(self, envelope: Envelope, backend: Backend, info: BackendInfo, asked: Asked) -> Writer: ...
 
 
-class GenerateEndpoint:
+class GenerateEndpoint(Endpoint):
     def __init__(self, replica: Replica, kind: Kind) -> None:
-        self._replica = replica
+        super().__init__(replica)
         self._kind = kind
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope)
-        request_id = request_id_of(headers)
-        try:
-            body = await read_body(receive, most_bytes(headers))
-            run = await self._prepare(body, headers, request_id)
-        except ClientLeft:
-            return
-        except ApiError as error:
-            await send_error(send, error, request_id)
-            return
-        self._replica.entered(run)
-        run.account.trace = begin(self._replica.tracing, headers, run.account, self._replica.config.deployment)
-        try:
-            await run.serve(receive, send)
-        finally:
-            self._replica.left(run)
-            if run.account.trace is not None:
-                run.account.trace.end("refused")  # of no effect on one that was counted
 
     async def _prepare(self, body: bytes, headers: Headers, request_id: str) -> Run:
         received_s = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -16,6 +17,7 @@ import uvicorn
 
 from berth.gateway.app import Gateway
 from berth.gateway.snapshot import Key, Limits, Replica, Route, Snapshot
+from berth.live import names
 from berth.metering.owners import Owner, Spent
 from berth.metering.records import OpenRecord, UsageEvent
 from berth.tenants import keys
@@ -85,6 +87,15 @@ def make_snapshot(
     made = make_route(limits=limits or Limits(), **route)
     replicas = tuple(make_replica(url, number, token=door_token) for number, url in enumerate(urls, 1))
     return Snapshot(1, {key.id: key}, {(TENANT, made.model): made}, {DEPLOYMENT: replicas})
+
+
+async def record_of(store: Any) -> dict[str, Any]:
+    """The first usage record that a gateway has posted. ``store``: a Redis client that decodes."""
+    for _ in range(300):
+        if entries := await store.xrange(names.USAGE_STREAM):
+            return dict(json.loads(entries[0][1]["record"]))
+        await asyncio.sleep(0.01)
+    raise AssertionError("no record")
 
 
 def opened(number: int = 1) -> OpenRecord:

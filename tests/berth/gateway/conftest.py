@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis import asyncio as aioredis
 
+from helpers.door import TOKEN, OpenDoor
 from helpers.stub_door import StubDoor, stub_doors
 
 if TYPE_CHECKING:
@@ -54,6 +56,18 @@ async def running(door: StubDoor, store: Any, redis_url: str) -> AsyncIterator[R
 
     key, token = make_key()
     async with running_gateway(make_snapshot([door.url], key), token, redis_url) as started:
+        yield started
+
+
+@pytest.fixture
+async def fronted(opened: OpenDoor, store: Any, redis_url: str) -> AsyncIterator[Running]:
+    """One tenant, one model, the real door that a module's ``opened`` gives."""
+    from helpers.gateway import DEPLOYMENT, make_key, make_replica, make_snapshot, running_gateway
+
+    key, token = make_key()
+    replica = replace(make_replica(opened.url), token=TOKEN)
+    snapshot = replace(make_snapshot([], key, model="m"), replicas={DEPLOYMENT: (replica,)})
+    async with running_gateway(snapshot, token, redis_url) as started:
         yield started
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import openai
@@ -13,9 +12,8 @@ import pytest
 
 from berth.gateway.asked import parse_chat, parse_completion
 from berth.gateway.frames import StreamFilter
-from berth.live import names
-from helpers.door import AUTH, TOKEN, OpenDoor, ScriptedBackend, open_door
-from helpers.gateway import DEPLOYMENT, Running, events, make_key, make_replica, make_snapshot, running_gateway
+from helpers.door import AUTH, OpenDoor, ScriptedBackend, open_door
+from helpers.gateway import Running, events, record_of
 from helpers.patience import PATIENCE_S
 
 USAGE = {"include_usage": True, "continuous_usage_stats": True}
@@ -32,23 +30,6 @@ async def backend() -> ScriptedBackend:
 async def opened(backend: ScriptedBackend) -> AsyncIterator[OpenDoor]:
     async with open_door(backend) as door:
         yield door
-
-
-@pytest.fixture
-async def fronted(opened: OpenDoor, store: Any, redis_url: str) -> AsyncIterator[Running]:
-    key, token = make_key()
-    replica = replace(make_replica(opened.url), token=TOKEN)
-    snapshot = replace(make_snapshot([], key, model="m"), replicas={DEPLOYMENT: (replica,)})
-    async with running_gateway(snapshot, token, redis_url) as started:
-        yield started
-
-
-async def record_of(store: Any) -> dict[str, Any]:
-    for _ in range(300):
-        if entries := await store.xrange(names.USAGE_STREAM):
-            return dict(json.loads(entries[0][1]["record"]))
-        await asyncio.sleep(0.01)
-    raise AssertionError("no record")
 
 
 async def ask(fronted: Running, path: str, body: dict[str, Any]) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -11,10 +10,9 @@ from typing import Any
 import openai
 import pytest
 
-from berth.live import names
 from gpuruntime.door.errors import ApiError
 from helpers.door import AUTH, TOKEN, OpenDoor, ScriptedBackend, embedding_of, open_door
-from helpers.gateway import DEPLOYMENT, Running, make_key, make_replica, make_snapshot, running_gateway
+from helpers.gateway import DEPLOYMENT, Running, make_key, make_replica, make_snapshot, record_of, running_gateway
 from helpers.patience import soon
 
 
@@ -22,23 +20,6 @@ from helpers.patience import soon
 async def opened() -> AsyncIterator[OpenDoor]:
     async with open_door(ScriptedBackend()) as door:
         yield door
-
-
-@pytest.fixture
-async def fronted(opened: OpenDoor, store: Any, redis_url: str) -> AsyncIterator[Running]:
-    key, token = make_key()
-    replica = replace(make_replica(opened.url), token=TOKEN)
-    snapshot = replace(make_snapshot([], key, model="m"), replicas={DEPLOYMENT: (replica,)})
-    async with running_gateway(snapshot, token, redis_url) as started:
-        yield started
-
-
-async def record_of(store: Any) -> dict[str, Any]:
-    for _ in range(300):
-        if entries := await store.xrange(names.USAGE_STREAM):
-            return dict(json.loads(entries[0][1]["record"]))
-        await asyncio.sleep(0.01)
-    raise AssertionError("no record")
 
 
 async def post(fronted: Running, **body: Any) -> tuple[int, Any]:
