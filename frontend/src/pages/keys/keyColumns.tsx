@@ -1,10 +1,9 @@
 import { Menu } from "@mantine/core";
 import { IconBan, IconPencil, IconRefresh } from "@tabler/icons-react";
 import type { Key } from "../../api/types";
-import { BudgetUse } from "../../components/BudgetUse";
+import { budgetColumn } from "../../components/budgetColumn";
 import { CopyId } from "../../components/CopyId";
 import { ACTIONS, type Column } from "../../components/DataTable";
-import { Hint } from "../../components/Hint";
 import { ObjectMenu } from "../../components/ObjectMenu";
 import { StatePill } from "../../components/StatePill";
 import { TimeAgo } from "../../components/TimeAgo";
@@ -82,16 +81,7 @@ export function keyColumns(verbs: KeyVerbs, budgets: BudgetsByHolder): Column<Ke
       meta: { hide: "phone" },
       cell: ({ row }) => <May apiKey={row.original} />,
     },
-    {
-      id: "budgets",
-      header: () => (
-        <span className={classes.head}>
-          {t.kit.budgets.column} <Hint text={t.kit.budgets.hint} />
-        </span>
-      ),
-      meta: { hide: "tablet" },
-      cell: ({ row }) => <BudgetUse budgets={budgets.of(row.original.id)} currency={budgets.currency} />,
-    },
+    budgetColumn(budgets),
     {
       id: "used",
       header: words.lastUsed,

@@ -1,9 +1,8 @@
 import { Menu } from "@mantine/core";
 import { IconHistory, IconPencil, IconPlayerStop } from "@tabler/icons-react";
 import type { Contract } from "../../api/types";
-import { BudgetUse } from "../../components/BudgetUse";
+import { budgetColumn } from "../../components/budgetColumn";
 import { ACTIONS, type Column } from "../../components/DataTable";
-import { Hint } from "../../components/Hint";
 import { ObjectMenu } from "../../components/ObjectMenu";
 import { StatePill } from "../../components/StatePill";
 import { TimeAgo } from "../../components/TimeAgo";
@@ -105,16 +104,7 @@ export function contractColumns(actions: Actions, budgets: BudgetsByHolder): Col
       meta: { end: true, hide: "tablet" },
       cell: ({ row }) => rateLine(row.original.guaranteed_tokens_per_min, row.original.burst_tokens_per_min),
     },
-    {
-      id: "budgets",
-      header: () => (
-        <span className={classes.head}>
-          {t.kit.budgets.column} <Hint text={t.kit.budgets.hint} />
-        </span>
-      ),
-      meta: { hide: "tablet" },
-      cell: ({ row }) => <BudgetUse budgets={budgets.of(row.original.id)} currency={budgets.currency} />,
-    },
+    budgetColumn(budgets),
     {
       id: "state",
       header: head.state,

@@ -7,7 +7,7 @@ import {
   IconPlayerPlay,
 } from "@tabler/icons-react";
 import type { Tenant } from "../../api/types";
-import { BudgetUse } from "../../components/BudgetUse";
+import { budgetColumn } from "../../components/budgetColumn";
 import { ACTIONS, type Column } from "../../components/DataTable";
 import { Hint } from "../../components/Hint";
 import { Meter } from "../../components/Meter";
@@ -119,16 +119,7 @@ export function tenantColumns(verbs: TenantVerbs, budgets: BudgetsByHolder): Col
       meta: { hide: "tablet" },
       cell: ({ row }) => limitsLine(row.original) || <span className="muted">{t.tenants.noLimit}</span>,
     },
-    {
-      id: "budgets",
-      header: () => (
-        <span className={classes.head}>
-          {t.kit.budgets.column} <Hint text={t.kit.budgets.hint} />
-        </span>
-      ),
-      meta: { hide: "tablet" },
-      cell: ({ row }) => <BudgetUse budgets={budgets.of(row.original.id)} currency={budgets.currency} />,
-    },
+    budgetColumn(budgets),
     {
       id: "created",
       header: words.created,
