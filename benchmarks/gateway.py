@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import re
@@ -179,6 +180,7 @@ async def serve_gateway(listener: socket.socket, upstream: str, redis_url: str, 
 
     gateway = Gateway(redis_url, lambda _, on_change: FixedSnapshot(upstream, token, on_change))
     await gateway.start()
+    gc.freeze()  # as the server does
     await serve_asgi(listener, gateway)
 
 

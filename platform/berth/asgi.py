@@ -13,6 +13,7 @@ No torch and no transformers is imported here or below (a test).
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 from functools import partial
@@ -101,6 +102,9 @@ class Application:
             await self.gateway.start()
         if self.aggregator is not None:
             self.aggregator.start()
+        # A full collection would walk all of Django's objects, and every stream would wait for it.
+        gc.collect()
+        gc.freeze()
 
     async def _stop(self) -> None:
         if self.aggregator is not None:
