@@ -14,10 +14,6 @@ class Throughput:
         self.output_tokens: float | None = None
         self._line = _Line()
 
-    @property
-    def known(self) -> bool:
-        return self._line.weight > 0
-
     def record_prefill(self, took_s: float, new_tokens: int) -> None:
         """From entering the engine to the first token, with ``new_tokens`` to compute in it before that."""
         self._line.add(new_tokens, took_s)
@@ -41,11 +37,11 @@ class _Line:
     """Least squares with older points forgotten; neither coefficient below zero."""
 
     def __init__(self) -> None:
-        self.weight = 0.0
+        self._weight = 0.0
         self._x = self._y = self._xx = self._xy = 0.0
 
     def add(self, x: float, y: float) -> None:
-        self.weight = _FORGET * self.weight + 1
+        self._weight = _FORGET * self._weight + 1
         self._x = _FORGET * self._x + x
         self._y = _FORGET * self._y + y
         self._xx = _FORGET * self._xx + x * x
@@ -53,13 +49,13 @@ class _Line:
 
     def fit(self) -> tuple[float, float]:
         """Intercept and slope; zeros without points."""
-        if not self.weight:
+        if not self._weight:
             return 0.0, 0.0
-        mean_x, mean_y = self._x / self.weight, self._y / self.weight
-        spread = self._xx / self.weight - mean_x * mean_x
+        mean_x, mean_y = self._x / self._weight, self._y / self._weight
+        spread = self._xx / self._weight - mean_x * mean_x
         if spread <= 1e-9 * (1 + mean_x * mean_x):
             return mean_y, 0.0
-        slope = max(0.0, (self._xy / self.weight - mean_x * mean_y) / spread)
+        slope = max(0.0, (self._xy / self._weight - mean_x * mean_y) / spread)
         base = mean_y - slope * mean_x
         return (base, slope) if base >= 0 else (0.0, self._xy / self._xx)
 
